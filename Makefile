@@ -1,0 +1,69 @@
+# Needs Python 3.11 or newer and make, nothing else. Everything is installed into $(VENV).
+
+PYTHON ?= python3
+VENV   ?= .venv
+WORKERS ?= 2
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --no-input -c constraints.txt
+# Each test worker gets one core: BLAS threads on top would only compete with it.
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help venv demo test test-slow test-nightly lint format bench bench-quick docs clean
+# Kept although they are made by pattern rules.
+.SECONDARY:
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+# An environment, once.
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("ornstein needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try: make PYTHON=python3.12 ...")'
+	@$(PYTHON) -m venv --clear $(VENV)
+	@touch $@
+
+# The package (editable) with one of its extras, again whenever its requirements change. The extra dev holds test.
+$(VENV)/.installed-%: pyproject.toml constraints.txt | $(VENV)/.made
+	@echo "Installing ornstein[$*] into $(VENV) (a minute or two the first time) ..."
+	@$(PIP) -e ".[$*]"
+	@touch $@ $(if $(filter dev,$*),$(VENV)/.installed-test)
+
+venv: $(VENV)/.installed-dev ## make .venv with all that development needs
+
+demo: $(VENV)/.installed-sklearn ## install, then run the main job on a real data set
+	@$(BIN)/ornstein demo
+
+test: $(VENV)/.installed-test ## run the tests and the doctests
+	@$(PYTEST)
+
+test-slow: $(VENV)/.installed-test ## run the tests marked slow
+	@$(PYTEST) -m "slow and not nightly"
+
+test-nightly: $(VENV)/.installed-test ## run the tests marked nightly
+	@$(PYTEST) -m nightly
+
+lint: $(VENV)/.installed-dev ## check style and types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: $(VENV)/.installed-dev ## format the code and mend what can be mended
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(VENV)/.installed-bench ## run the benchmarks
+	@$(BIN)/python -m benchmarks
+
+bench-quick: $(VENV)/.installed-bench ## run the benchmarks with short chains
+	@$(BIN)/python -m benchmarks --quick
+
+docs: $(VENV)/.installed-docs ## build the documentation, warnings are errors
+	@$(BIN)/sphinx-build -q -W -b html docs docs/_build/html
+	@echo "Open docs/_build/html/index.html"
+
+clean: ## remove the environment and all that was built
+	@rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov
+	@find . -type d -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,83 @@
+"""Bayesian posteriors at the price of SGD: stochastic gradients as a sampler, tuned by theory and checked against it.
+
+The flow: `Model` → `measure` → a sampler's `tune` → `sample` → `Posterior.check`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "ConstantSGD": "samplers.constant_sgd",
+    "Curvature": "curvature",
+    "Dynamics": "dynamics",
+    "GLM": "glm",
+    "Gaussian": "theory",
+    "Model": "model",
+    "Posterior": "posterior",
+    "Prediction": "prediction",
+    "Verdict": "diagnostics.verdict",
+    "check_gradients": "check_gradients",
+    "glm": "glm",
+    "kl": "theory",
+    "load": "storage",
+    "measure": "curvature",
+    "sample": "sample",
+    "BudgetWarning": "errors",
+    "CurvatureError": "errors",
+    "DivergenceError": "errors",
+    "FileError": "errors",
+    "InputError": "errors",
+    "OrnsteinError": "errors",
+    "OrnsteinWarning": "errors",
+    "StabilityError": "errors",
+    "StationarityWarning": "errors",
+}
+
+__all__ = [*sorted(_WHERE), "theory"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use, so that `import ornstein` does not load JAX."""
+    if name in ("theory",):
+        return import_module(f"ornstein.{name}")
+    if name not in _WHERE:
+        raise AttributeError(f"module 'ornstein' has no attribute {name!r}")
+    value = getattr(import_module(f"ornstein.{_WHERE[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+if TYPE_CHECKING:
+    from ornstein import theory as theory
+    from ornstein.check_gradients import check_gradients as check_gradients
+    from ornstein.curvature import Curvature as Curvature
+    from ornstein.curvature import measure as measure
+    from ornstein.diagnostics.verdict import Verdict as Verdict
+    from ornstein.dynamics import Dynamics as Dynamics
+    from ornstein.errors import BudgetWarning as BudgetWarning
+    from ornstein.errors import CurvatureError as CurvatureError
+    from ornstein.errors import DivergenceError as DivergenceError
+    from ornstein.errors import FileError as FileError
+    from ornstein.errors import InputError as InputError
+    from ornstein.errors import OrnsteinError as OrnsteinError
+    from ornstein.errors import OrnsteinWarning as OrnsteinWarning
+    from ornstein.errors import StabilityError as StabilityError
+    from ornstein.errors import StationarityWarning as StationarityWarning
+    from ornstein.glm import GLM as GLM
+    from ornstein.glm import glm as glm
+    from ornstein.model import Model as Model
+    from ornstein.posterior import Posterior as Posterior
+    from ornstein.prediction import Prediction as Prediction
+    from ornstein.sample import sample as sample
+    from ornstein.samplers.constant_sgd import ConstantSGD as ConstantSGD
+    from ornstein.storage import load as load
+    from ornstein.theory import Gaussian as Gaussian
+    from ornstein.theory import kl as kl

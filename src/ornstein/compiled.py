@@ -1,0 +1,27 @@
+"""Compiled code that is shared between equal models and forgotten when no longer used.
+
+`jax.jit` with a static argument keeps every function it has ever seen. Here the compiled code hangs on a bounded cache instead,
+so that a process that fits many different models does not grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, partial, wraps
+from typing import Any
+
+import jax
+
+
+def compiled(function: Callable[..., Any], keep: int = 32) -> Callable[..., Any]:
+    """Compile `function(static, *arrays)` once per static argument, the last `keep` of them remembered."""
+
+    @lru_cache(maxsize=keep)
+    def build(static: Any) -> Callable[..., Any]:
+        return jax.jit(partial(function, static))
+
+    @wraps(function)
+    def call(static: Any, *arrays: Any) -> Any:
+        return build(static)(*arrays)
+
+    return call

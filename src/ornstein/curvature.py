@@ -1,0 +1,294 @@
+"""The local picture at the mode: Hessian A of the mean loss, gradient noise C, and how the noise answers to spread.
+
+`measure` finds the mode and takes them exactly, in chunked passes over the data; a Curvature can also be written down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.linalg
+import scipy.optimize
+
+from ornstein.derivatives import Autodiff, Derivatives
+from ornstein.errors import CurvatureError, InputError
+from ornstein.model import Model
+from ornstein.theory import Gaussian
+
+Array = np.ndarray
+FULL_LIMIT = 2000
+
+
+@dataclass(frozen=True, eq=False)
+class Curvature:
+    """Mode, Hessian and noise of the mean loss; the posterior it stands for is N(mode, A⁻¹/N).
+
+    Args:
+        mode: where the gradient of the mean loss vanishes.
+        hessian: A, (D, D), or (D,) where only a diagonal is known.
+        noise: C, the covariance of single-example gradients at the mode, same shapes.
+        n_data: N.
+        noise_response: Σ ↦ K[Σ], what a spread Σ of θ adds to C; None takes the noise as constant.
+        prior_hessian: Λ, the Hessian of −log prior, already contained in A as Λ/N; needed only where C is singular.
+        approximate: in words, what in it is an approximation.
+        hessian_product: v ↦ Av, where the whole A is too large to hold but its largest eigenvalue decides stability.
+
+    >>> cur = Curvature(mode=[0.0], hessian=[[2.0]], noise=[[2.0]], n_data=100)
+    >>> float(cur.laplace.covariance[0, 0])
+    0.005
+    """
+
+    mode: Array
+    hessian: Array
+    noise: Array
+    n_data: int
+    noise_response: Callable[[Array], Array] | None = None
+    prior_hessian: Array | None = None
+    names: tuple[str, ...] = ()
+    approximate: str = ""
+    hessian_product: Callable[[Array], Array] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("mode", "hessian", "noise"):
+            value = np.asarray(getattr(self, name), dtype=float)
+            if not np.all(np.isfinite(value)):
+                raise InputError(f"{name} holds a value that is not finite")
+            object.__setattr__(self, name, value)
+        size = self.mode.size
+        for name in ("hessian", "noise"):
+            value = getattr(self, name)
+            if value.shape not in {(size,), (size, size)}:
+                raise InputError(f"{name} must have shape {(size, size)} or {(size,)}; it has {value.shape}")
+            if value.ndim == 2 and not np.allclose(value, value.T, rtol=1e-8, atol=1e-12 * np.abs(value).max()):
+                raise InputError(f"{name} must be symmetric")
+        if self.n_data < 1:
+            raise InputError(f"n_data must be at least 1; got {self.n_data}")
+        if not self.names:
+            object.__setattr__(self, "names", tuple(f"theta[{position}]" for position in range(size)))
+        self._require_positive_definite()
+
+    @property
+    def dim(self) -> int:
+        return self.mode.size
+
+    @property
+    def diagonal(self) -> bool:
+        """Whether only diagonals are known."""
+        return self.hessian.ndim == 1
+
+    @cached_property
+    def posterior_covariance(self) -> Array:
+        """A⁻¹/N."""
+        if self.diagonal:
+            return 1.0 / (self.n_data * self.hessian)
+        inverse = scipy.linalg.cho_solve(scipy.linalg.cho_factor(self.hessian), np.eye(self.dim))
+        return (inverse + inverse.T) / (2.0 * self.n_data)
+
+    @cached_property
+    def laplace(self) -> Gaussian:
+        """The Gaussian posterior at the mode."""
+        return Gaussian(self.mode, self.posterior_covariance)
+
+    @cached_property
+    def effective_noise(self) -> Array:
+        """C + K[A⁻¹/N]: the noise met by a chain that is spread like the posterior."""
+        return self.noise_at(self.posterior_covariance)
+
+    def noise_at(self, covariance: Array) -> Array:
+        """C + K[Σ] for a chain spread like Σ."""
+        return self.noise if self.noise_response is None else self.noise + self.noise_response(covariance)
+
+    def largest_rate(self, preconditioner: Array) -> float:
+        """λ_max(HA) for a diagonal or scalar H, by power iteration where A itself is not held."""
+        root = np.sqrt(np.broadcast_to(preconditioner, (self.dim,)))
+        if self.hessian_product is None:
+            return (
+                float(np.max(root**2 * self.hessian))
+                if self.diagonal
+                else float(np.linalg.eigvalsh(root[:, None] * self.hessian * root)[-1])
+            )
+        product = self.hessian_product
+        return _largest_eigenvalue(lambda vector: root * product(root * vector), self.dim)
+
+    def direction(self, vector: Array, most: int = 3) -> str:
+        """A direction in words, by the parameters that matter most in it."""
+        order = np.argsort(-np.abs(vector))[:most]
+        return ", ".join(f"{vector[position]:+.2f} {self.names[position]}" for position in order if vector[position])
+
+    def _require_positive_definite(self) -> None:
+        if self.diagonal:
+            worst = int(np.argmin(self.hessian))
+            if self.hessian[worst] <= 0:
+                raise CurvatureError(
+                    f"the Hessian at the mode is not positive: {self.hessian[worst]:.3g} for {self.names[worst]}"
+                )
+            return
+        scale = np.sqrt(np.maximum(np.abs(np.diagonal(self.hessian)), np.finfo(float).tiny))
+        values, vectors = np.linalg.eigh(self.hessian / np.multiply.outer(scale, scale))
+        if values[0] <= 1e-13 * max(1.0, values[-1]):
+            raise CurvatureError(
+                f"the Hessian at the mode is not positive definite: smallest eigenvalue {values[0]:.3g} (columns scaled to "
+                f"one) in the direction {self.direction(vectors[:, 0] / scale / np.linalg.norm(vectors[:, 0] / scale))}. "
+                "Columns may be collinear: give the prior a positive precision, drop a column, or, for a network, use "
+                "measure(model, hessian='fisher')"
+            )
+
+
+def measure(model: Model, structure: str = "auto", *, hessian: str = "exact", mode: Array | None = None) -> Curvature:
+    """Find the mode and measure A, C and K[·] there.
+
+    Args:
+        model: what is inferred.
+        structure: "full"; "diagonal" (diagonal C, A taken as C + Λ/N: the prediction is then marked approximate); "auto" is full
+            up to 2000 parameters.
+        hessian: "exact", or "fisher" to put the mean outer product of gradients for the data part (always positive).
+        mode: a flat vector to take as the mode instead of searching for it.
+
+    >>> import numpy as np
+    >>> from ornstein.glm import glm
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> cur = measure(glm(X, X @ [1.0, -1.0], noise_scale=1.0, intercept=False))
+    >>> np.round(cur.mode, 2)
+    array([ 0.99, -0.99])
+    """
+    if structure not in ("auto", "full", "diagonal"):
+        raise InputError(f"structure must be 'auto', 'full' or 'diagonal', not {structure!r}")
+    if hessian not in ("exact", "fisher"):
+        raise InputError(f"hessian must be 'exact' or 'fisher', not {hessian!r}")
+    derivatives = model.closed_form() or Autodiff(model)
+    full = structure == "full" or (structure == "auto" and model.dim <= FULL_LIMIT)
+    found = _find_mode(model, derivatives, full and hessian == "exact") if mode is None else np.asarray(mode, dtype=float)
+    return _full(model, derivatives, found, hessian) if full else _diagonal(model, derivatives, found)
+
+
+def _full(model: Model, derivatives: Derivatives, mode: Array, hessian: str) -> Curvature:
+    first, second = derivatives.gradient_moments(mode)
+    prior = model.prior_hessian(mode)
+    prior = np.diag(prior) if prior.ndim == 1 else prior
+    data_part = second if hessian == "fisher" else derivatives.hessian(mode)
+    squared = derivatives.squared_hessian(mode) if hessian == "exact" else None
+
+    def respond(covariance: Array) -> Array:
+        assert squared is not None
+        return squared(covariance) - data_part @ covariance @ data_part
+
+    return Curvature(
+        mode,
+        data_part + prior / model.n_data,
+        second - np.outer(first, first),
+        model.n_data,
+        noise_response=None if squared is None else respond,
+        prior_hessian=prior,
+        names=model.names,
+        approximate="the Hessian is the Fisher matrix of the gradients" if hessian == "fisher" else "",
+    )
+
+
+def _diagonal(model: Model, derivatives: Derivatives, mode: Array) -> Curvature:
+    first, second = derivatives.diagonal_moments(mode)
+    noise = second - first**2
+    prior = model.prior_hessian(mode)
+    prior = prior if prior.ndim == 1 else np.diagonal(prior)
+
+    def product(vector: Array) -> Array:
+        return derivatives.hessian_product(mode, vector) + prior * vector / model.n_data
+
+    return Curvature(
+        mode,
+        noise + prior / model.n_data,
+        noise,
+        model.n_data,
+        prior_hessian=prior,
+        names=model.names,
+        approximate="only diagonals are known, and A is taken as C + Λ/N",
+        hessian_product=product,
+    )
+
+
+def _largest_eigenvalue(product: Callable[[Array], Array], dimension: int, rounds: int = 30) -> float:
+    vector = np.random.default_rng(0).normal(size=dimension)
+    value = 0.0
+    for _ in range(rounds):
+        vector /= np.linalg.norm(vector)
+        image = product(vector)
+        previous, value = value, float(vector @ image)
+        vector = image
+        if abs(value - previous) <= 1e-3 * abs(value):
+            break
+    return value
+
+
+def _find_mode(model: Model, derivatives: Derivatives, second_order: bool) -> Array:
+    def value_and_gradient(theta: Array) -> tuple[float, Array]:
+        value, slope = derivatives.value_and_gradient(theta)
+        prior_value, prior_slope = model.scaled_prior(theta)
+        return value + prior_value, slope + prior_slope
+
+    def hessian(theta: Array) -> Array:
+        return derivatives.hessian(theta) + model.prior_hessian(theta) / model.n_data
+
+    start = value_and_gradient(model.init)
+    if not np.isfinite(start[0]) or not np.all(np.isfinite(start[1])):
+        raise CurvatureError("the loss or its gradient is not finite at init: choose another starting point")
+    if second_order:
+        return _newton(value_and_gradient, hessian, model.init, model.n_data)
+    found = scipy.optimize.minimize(
+        value_and_gradient,
+        model.init,
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": 1000, "ftol": 1e-12, "gtol": 1e-7},
+    )
+    if not np.all(np.isfinite(found.x)):
+        raise CurvatureError("the search for the mode left the finite numbers")
+    return np.asarray(found.x)
+
+
+def _newton(
+    value_and_gradient: Callable[[Array], tuple[float, Array]],
+    hessian: Callable[[Array], Array],
+    start: Array,
+    n_data: int,
+    rounds: int = 100,
+) -> Array:
+    """Damped Newton: the Hessian is lifted where it is not positive, the step halved until the loss falls.
+
+    N·gᵀA⁻¹g is the squared distance to the mode in posterior standard deviations: the search ends where it is below 1e-16, or
+    below 1e-8 and no longer falling, which is where rounding has taken over.
+    """
+    theta = start.astype(float)
+    value, slope = value_and_gradient(theta)
+    previous = np.inf
+    for _ in range(rounds):
+        step = _lifted_solve(hessian(theta), slope)
+        decrease = float(slope @ step)
+        distance = n_data * decrease
+        if distance <= 1e-16 or (distance <= 1e-8 and distance > previous / 4.0):
+            return theta
+        previous = distance
+        scale = 1.0
+        while True:
+            trial = theta - scale * step
+            trial_value, trial_slope = value_and_gradient(trial)
+            if np.isfinite(trial_value) and trial_value <= value - 1e-4 * scale * decrease + 1e-15 * abs(value):
+                break
+            scale /= 2.0
+            if scale < 1e-10:
+                raise CurvatureError("the search for the mode is stuck: no step along the Newton direction lowers the loss")
+        theta, value, slope = trial, trial_value, trial_slope
+        if np.max(np.abs(theta)) > 1e12:
+            break
+    raise CurvatureError(
+        f"no mode was found: after {rounds} Newton steps the parameters have moved to {np.max(np.abs(theta)):.2g} and the loss "
+        "still falls. The posterior may have no maximum (separable classes with a flat prior): give the prior a positive precision"
+    )
+
+
+def _lifted_solve(matrix: Array, slope: Array) -> Array:
+    scale = np.sqrt(np.maximum(np.abs(np.diagonal(matrix)), 1e-300))
+    values, vectors = np.linalg.eigh(matrix / np.multiply.outer(scale, scale))
+    lifted = np.maximum(np.abs(values), 1e-10 * max(float(values[-1]), 1e-300))
+    return vectors @ ((vectors.T @ (slope / scale)) / lifted) / scale

@@ -1,0 +1,1 @@
+"""Is the chain there yet, and is it right?"""

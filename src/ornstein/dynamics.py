@@ -1,0 +1,151 @@
+"""The linear recursion every sampler is, as plain frozen data.
+
+    v' = (1−μ) v − H ĝ(θ) + ξ,   ξ ~ N(0, R),   θ' = θ + v'
+
+A sampler is a rule that picks H, μ, R and, for averages, a window T; theory/ says what results, engine.py runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from ornstein.curvature import Curvature
+from ornstein.errors import InputError
+from ornstein.minibatch import checked_scheme
+from ornstein.prediction import Prediction, predict
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Dynamics:
+    """Everything that fixes a sampler's law, besides the model.
+
+    Attributes:
+        preconditioner: H, the whole step on the gradient of the mean loss, step size included; shape (), (D,) or (D, D).
+        batch_size, scheme: how minibatches are drawn.
+        damping: μ in (0, 1]; 1 is plain SGD.
+        injected: R, covariance of the noise added per step, same shapes; None for none.
+        window, gap: draws are means over `window` steps with `gap` steps thrown away in between; window 1 delivers iterates.
+        output_map: linear map applied to the deviations of the draws from their mean, (), (D,) or (D, D); None for none.
+        schedule: step count (array) ↦ factor on H and R, for decreasing rates; None is constant.
+        control_variates: take ĝ(θ) − ĝ(θ̂) for the gradient, θ̂ the mode.
+        sampler: the name of the rule that made it; notes: what the rule has to say about the result.
+    """
+
+    preconditioner: Array
+    batch_size: int
+    scheme: str = "replacement"
+    damping: float = 1.0
+    injected: Array | None = None
+    window: int = 1
+    gap: int = 0
+    output_map: Array | None = None
+    schedule: Callable[[Array], Array] | None = None
+    control_variates: bool = False
+    sampler: str = "custom"
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "preconditioner", _symmetric("preconditioner", self.preconditioner))
+        if self.injected is not None:
+            object.__setattr__(self, "injected", _symmetric("injected", self.injected))
+        if self.output_map is not None:
+            object.__setattr__(self, "output_map", np.asarray(self.output_map, dtype=float))
+        object.__setattr__(self, "scheme", checked_scheme(self.scheme))
+        if not 0.0 < self.damping <= 1.0:
+            raise InputError(f"damping must lie in (0, 1]; got {self.damping}")
+        if self.window < 1 or self.gap < 0:
+            raise InputError(f"window must be at least 1 and gap at least 0; got {self.window} and {self.gap}")
+        positive = self.preconditioner if self.preconditioner.ndim < 2 else np.linalg.eigvalsh(self.preconditioner)
+        if np.any(positive <= 0):
+            raise InputError("the preconditioner must be positive definite")
+
+    def predict(self, curvature: Curvature, time: str = "discrete") -> Prediction:
+        """What theory says it will do there."""
+        if time not in ("discrete", "continuous"):
+            raise InputError(f"time must be 'discrete' or 'continuous', not {time!r}")
+        return predict(self, curvature, time)
+
+    def kernel(self) -> LinearKernel:
+        """The step as a hashable function for the engine."""
+        return LinearKernel(
+            self.preconditioner.ndim,
+            None if self.injected is None else self.injected.ndim,
+            self.damping != 1.0,
+            self.control_variates,
+        )
+
+    def arrays(self) -> dict[str, Array]:
+        """The numbers that `kernel` needs."""
+        arrays: dict[str, Array] = {"preconditioner": self.preconditioner}
+        if self.damping != 1.0:
+            arrays["memory"] = np.asarray(1.0 - self.damping)
+        if self.injected is not None:
+            arrays["injected_root"] = matrix_root(self.injected)
+        return arrays
+
+
+@dataclass(frozen=True)
+class LinearKernel:
+    """One step of the recursion in displacements from the mode; equal kernels share compiled code."""
+
+    preconditioner_axes: int
+    injected_axes: int | None
+    momentum: bool
+    control_variates: bool
+
+    @property
+    def needs_normals(self) -> bool:
+        return self.injected_axes is not None
+
+    def start(self, displacement: Any) -> dict[str, Any]:
+        state = {"position": displacement}
+        return {**state, "velocity": jnp.zeros_like(displacement)} if self.momentum else state
+
+    def step(self, arrays: Any, state: Any, gradient: Callable[[Any], Any], normal: Any, factor: Any) -> dict[str, Any]:
+        slope = gradient(state["position"])
+        if self.control_variates:
+            slope = slope - gradient(jnp.zeros_like(state["position"]))
+        move = -factor * _apply(arrays["preconditioner"], slope)
+        if self.injected_axes is not None:
+            move = move + jnp.sqrt(factor) * _apply(arrays["injected_root"], normal)
+        if not self.momentum:
+            return {"position": state["position"] + move}
+        velocity = arrays["memory"] * state["velocity"] + move
+        return {"position": state["position"] + velocity, "velocity": velocity}
+
+
+def _apply(matrix: Any, vector: Any) -> Any:
+    if matrix.ndim < 2:
+        return matrix * vector
+    # For few parameters a product and sum fuses into the loop, where a library call would cost more than the arithmetic.
+    return jnp.sum(matrix.T * vector[:, None], axis=0) if vector.size <= 32 else matrix @ vector
+
+
+def matrix_root(covariance: Array) -> Array:
+    """L with LLᵀ = R for a positive semidefinite R, singular ones included."""
+    if covariance.ndim < 2:
+        return np.sqrt(covariance)
+    values, vectors = np.linalg.eigh(covariance)
+    return vectors * np.sqrt(np.maximum(values, 0.0))
+
+
+def _symmetric(what: str, value: Any) -> Array:
+    array = np.asarray(value, dtype=float)
+    if array.ndim > 2 or (array.ndim == 2 and array.shape[0] != array.shape[1]):
+        raise InputError(f"{what} must have shape (), (D,) or (D, D); it has {array.shape}")
+    if not np.all(np.isfinite(array)):
+        raise InputError(f"{what} holds a value that is not finite")
+    if array.ndim == 2:
+        if not np.allclose(array, array.T, rtol=1e-6, atol=1e-12 * np.abs(array).max()):
+            raise InputError(f"{what} must be symmetric")
+        array = (array + array.T) / 2.0
+    if what == "injected" and np.any((array if array.ndim < 2 else np.linalg.eigvalsh(array)) < -1e-9 * np.abs(array).max()):
+        raise InputError("injected must be a covariance: it has a negative eigenvalue")
+    return array

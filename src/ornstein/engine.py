@@ -1,0 +1,291 @@
+"""Runs a kernel on a model: host-drawn randomness, a compiled loop, one thread per chain. Knows nothing of theory.
+
+Randomness is drawn in blocks on the host, where it costs nanoseconds instead of the microsecond that a step would spend on it
+inside the loop, and the next block is drawn while the current one runs. The number of steps between kept values is an
+argument of the compiled code, not a constant in it: warm-up, sampling and a ragged end all use one compilation.
+
+A chain's whole state is a plain tree of arrays (`Chain.state`): position, velocity, counters, generators and minibatch source.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ornstein.compiled import compiled
+from ornstein.errors import DivergenceError
+from ornstein.minibatch import IndexSource, generator_from_state, generator_state
+from ornstein.model import Loss, Problem
+from ornstein.precision import width
+
+Array = np.ndarray
+
+# About 4 MB of indices, and as much of normals and kept positions: large enough that a block runs for milliseconds, small
+# enough that the memory of a chain stays far below that of its data.
+BLOCK_NUMBERS = 2**20
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is compiled: the loss, the step, and whether positions are summed between kept values."""
+
+    loss: Loss
+    kernel: Any
+    summed: bool
+    kept: int  # rows of the buffer for kept values
+
+
+@compiled
+def _run_block(
+    program: Program,
+    problem: Problem,
+    arrays: Any,
+    state: Any,
+    randomness: Any,
+    first: Any,
+    keeps: Any,
+    stride: Any,
+) -> tuple[Any, Any, Any]:
+    """`keeps` times: take `stride` steps, keep the position (and the sum of the positions on the way)."""
+    indices, normals, factors = randomness
+    empty = jnp.zeros((program.kept, state["position"].size), state["position"].dtype)
+
+    def one_step(step: Any, carry: Any) -> Any:
+        current, total = carry
+        batch = lax.dynamic_index_in_dim(indices, step, 0, keepdims=False)
+        normal = None if normals is None else lax.dynamic_index_in_dim(normals, step, 0, keepdims=False)
+        factor = 1.0 if factors is None else factors[step]
+        current = program.kernel.step(
+            arrays, current, lambda position: program.loss.gradient(problem, position, batch), normal, factor
+        )
+        return current, (total + current["position"] if program.summed else total)
+
+    def one_keep(number: Any, carry: Any) -> Any:
+        current, positions, sums = carry
+        start = first + number * stride
+        zero = jnp.zeros_like(current["position"]) if program.summed else None
+        current, total = lax.fori_loop(start, start + stride, one_step, (current, zero))
+        positions = positions.at[number].set(current["position"])
+        sums = sums.at[number].set(total) if program.summed else None
+        return current, positions, sums
+
+    return lax.fori_loop(0, keeps, one_keep, (state, empty, empty if program.summed else None))
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A stretch of kept values of one chain, as displacements from the centre in float64."""
+
+    positions: Array
+    sums: Array | None
+    steps: int
+
+
+@dataclass
+class Chain:
+    """One chain: its state, its randomness, and how far into the current block of randomness it is."""
+
+    number: int
+    source: IndexSource
+    normals: np.random.Generator
+    state_arrays: dict[str, Any]
+    block_steps: int
+    schedule: Callable[[Array], Array] | None
+    needs_normals: bool
+    dimension: int
+    dtype: str
+    step: int = 0
+    used: int = 0
+    _block: Any = None
+    _block_start: dict[str, Any] = field(default_factory=dict)
+    _ahead: tuple[dict[str, Any], Any] | None = None
+
+    def advance(self, program: Program, problem: Problem, arrays: Any, keeps: int, stride: int) -> Iterator[Kept]:
+        """Run until `keeps` values, `stride` steps apart, have been kept; hand them out block by block."""
+        if stride > self.block_steps:
+            raise ValueError(f"stride {stride} is longer than a block of {self.block_steps} steps")
+        with width(self.dtype):
+            while keeps > 0:
+                if self._block is None or self.block_steps - self.used < stride:
+                    self._next_block()
+                now = min(keeps, (self.block_steps - self.used) // stride, program.kept)
+                result = _run_block(program, problem, arrays, self.state_arrays, self._block, self.used, now, stride)
+                self.used += now * stride
+                self.step += now * stride
+                keeps -= now
+                if keeps > 0 and self.block_steps - self.used < stride:
+                    self._ahead = self._drawn_block()  # while the block just started is still running
+                self.state_arrays = result[0]
+                positions = np.asarray(result[1][:now], dtype=float)
+                self._require_finite(positions, stride)
+                sums = None if result[2] is None else np.asarray(result[2][:now], dtype=float)
+                yield Kept(positions, sums, now * stride)
+
+    def state(self) -> dict[str, Any]:
+        """Everything needed to go on, as arrays. The block in use is drawn anew from the generators at its start."""
+        arrays = {name: np.asarray(value) for name, value in self.state_arrays.items()}
+        counters = {"step": np.asarray(self.step), "used": np.asarray(self.used)}
+        return {"arrays": arrays, "counters": counters, "randomness": self._block_start or self._generators()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        with width(self.dtype):
+            self.state_arrays = {name: jnp.asarray(value) for name, value in state["arrays"].items()}
+        self.source.restore(state["randomness"]["source"])
+        self.normals = generator_from_state(state["randomness"]["normals"])
+        self.step, self.used = int(state["counters"]["step"]), int(state["counters"]["used"])
+        used, started = self.used, self.step - self.used
+        self._block = self._ahead = None
+        if used:
+            self.step = started
+            with width(self.dtype):
+                self._next_block()
+            self.step, self.used = started + used, used
+
+    def _generators(self) -> dict[str, Any]:
+        return {"source": self.source.state(), "normals": generator_state(self.normals)}
+
+    def _next_block(self) -> None:
+        self._block_start, self._block = self._ahead or self._drawn_block()
+        self._ahead = None
+        self.used = 0
+
+    def _drawn_block(self) -> tuple[dict[str, Any], Any]:
+        start = self._generators()
+        indices = self.source.draw(self.block_steps)
+        normals = None
+        if self.needs_normals:
+            normals = self.normals.standard_normal((self.block_steps, self.dimension), dtype=self.dtype)
+        factors = None
+        if self.schedule is not None:
+            counts = np.arange(self.step, self.step + self.block_steps, dtype=float)
+            factors = np.asarray(self.schedule(counts), dtype=self.dtype)
+        return start, jax.tree.map(jnp.asarray, (indices, normals, factors))
+
+    def _require_finite(self, positions: Array, stride: int) -> None:
+        finite = np.isfinite(positions).all(axis=1)
+        if finite.all():
+            return
+        bad = int(np.argmin(finite))
+        last = positions[bad - 1] if bad > 0 else None
+        raise DivergenceError(
+            f"chain {self.number} left the finite numbers near step {self.step - (len(positions) - bad - 1) * stride}; use a "
+            "smaller step size or a larger batch, start nearer the mode, or compute in float64 (dtype='float64')",
+            chain=self.number,
+            step=self.step - (len(positions) - bad - 1) * stride,
+            last_finite=last,
+        )
+
+
+def block_length(batch_size: int, dimension: int) -> int:
+    """Steps per block of randomness, such that indices, normals and kept positions stay bounded."""
+    return max(1, BLOCK_NUMBERS // max(batch_size, dimension))
+
+
+def divisor_within(steps: int, limit: int) -> int:
+    """The largest divisor of `steps` that is at most `limit`.
+
+    >>> divisor_within(1000, 300)
+    250
+    """
+    best = 1
+    for candidate in range(1, math.isqrt(steps) + 1):
+        if steps % candidate == 0:
+            for divisor in (candidate, steps // candidate):
+                if best < divisor <= limit:
+                    best = divisor
+    return best
+
+
+class Run:
+    """Chains of one dynamics on one model, advanced together."""
+
+    def __init__(
+        self,
+        loss: Loss,
+        problem: Problem,
+        dynamics: Any,
+        n_data: int,
+        starts: Array,
+        seed: int,
+        dtype: str = "float32",
+    ) -> None:
+        dimension = starts.shape[1]
+        kernel = dynamics.kernel()
+        steps = block_length(dynamics.batch_size, dimension)
+        self.program = Program(loss, kernel, dynamics.window > 1, steps)
+        self.problem, self.dtype, self.block_steps = problem, dtype, steps
+        with width(dtype):
+            self.arrays = {name: jnp.asarray(value, dtype=dtype) for name, value in dynamics.arrays().items()}
+            states = [kernel.start(jnp.asarray(start, dtype=dtype)) for start in starts]
+        self.chains = [
+            Chain(
+                number,
+                IndexSource(dynamics.scheme, n_data, dynamics.batch_size, np.random.Generator(np.random.SFC64(rows))),
+                np.random.Generator(np.random.SFC64(normals)),
+                state,
+                steps,
+                dynamics.schedule,
+                kernel.needs_normals,
+                dimension,
+                dtype,
+            )
+            for number, (state, (rows, normals)) in enumerate(zip(states, _streams(seed, len(states)), strict=True))
+        ]
+        self._stop = threading.Event()
+
+    def retune(self, dynamics: Any) -> None:
+        """Change the numbers of the kernel, not its form."""
+        with width(self.dtype):
+            self.arrays = {name: jnp.asarray(value, dtype=self.dtype) for name, value in dynamics.arrays().items()}
+
+    def advance(
+        self,
+        keeps: int,
+        stride: int,
+        receive: Callable[[int, Kept], None],
+        progress: Callable[[int], None] | None = None,
+    ) -> bool:
+        """Advance every chain by keeps·stride steps; False if the user interrupted it."""
+        self._stop.clear()
+
+        def work(chain: Chain) -> None:
+            for kept in chain.advance(self.program, self.problem, self.arrays, keeps, stride):
+                receive(chain.number, kept)
+                if progress is not None:
+                    progress(kept.steps)
+                if self._stop.is_set():
+                    return
+
+        workers = min(len(self.chains), os.cpu_count() or 1)
+        with ThreadPoolExecutor(workers) as pool:
+            futures = [pool.submit(work, chain) for chain in self.chains]
+            try:
+                _first_error(futures)
+            except KeyboardInterrupt:
+                self._stop.set()
+                return False
+            except BaseException:
+                self._stop.set()
+                raise
+        return True
+
+
+def _first_error(futures: Sequence[Future[None]]) -> None:
+    for future in as_completed(futures):
+        future.result()
+
+
+def _streams(seed: int, chains: int) -> list[list[np.random.SeedSequence]]:
+    """One stream per chain and purpose; a chain's streams do not depend on how many chains there are."""
+    return [np.random.SeedSequence(seed, spawn_key=(number,)).spawn(2) for number in range(chains)]

@@ -1,0 +1,45 @@
+"""Every error and warning that ornstein raises, so that a caller can name what it wants to handle."""
+
+
+class OrnsteinError(Exception):
+    """Base of all errors raised on purpose."""
+
+
+class InputError(OrnsteinError, ValueError):
+    """A value handed in is refused; the sentence names the value and the bound."""
+
+
+class StabilityError(OrnsteinError):
+    """The step is beyond the bound at which the recursion has a stationary law."""
+
+
+class CurvatureError(OrnsteinError):
+    """The local picture at the mode cannot be used: no mode, no curvature, or no noise in some direction."""
+
+
+class DivergenceError(OrnsteinError):
+    """A chain left the finite numbers; carries the step and the last finite state."""
+
+    def __init__(self, message: str, *, chain: int, step: int, last_finite: object) -> None:
+        super().__init__(message)
+        self.chain, self.step, self.last_finite = chain, step, last_finite
+
+
+class FileError(OrnsteinError):
+    """A saved file cannot be read, or is not one of ours."""
+
+
+class OrnsteinWarning(UserWarning):
+    """Base of all warnings."""
+
+
+class BudgetWarning(OrnsteinWarning):
+    """The step budget does not allow the thinning or length that theory asks for."""
+
+
+class StationarityWarning(OrnsteinWarning):
+    """Warm-up ended before the stationarity test was content."""
+
+
+class ApproximationWarning(OrnsteinWarning):
+    """A quantity is an approximation where an exact one was out of reach."""

@@ -1,0 +1,345 @@
+"""Generalised linear models: gaussian, bernoulli, categorical and poisson regression with Gaussian priors.
+
+Parameters: `coef`, (D,) or (D, K); `intercept`; and for the gaussian family with an unknown noise scale `log_scale` = log σ.
+The categorical family has one logit per class (the prior settles their common shift); a block with a flat prior, where
+nothing would settle it, takes the first class as reference instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse
+
+from ornstein import tables
+from ornstein.errors import InputError
+from ornstein.linear_predictor import LinearPredictor
+from ornstein.model import Model, require_finite
+
+FAMILIES = ("gaussian", "bernoulli", "categorical", "poisson")
+Array = Any
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """log p(y | x, θ) of one example; equal settings compare equal, so that fits share compiled code."""
+
+    family: str
+    predictors: int
+    infer_scale: bool = False
+    coef_reference: bool = False
+    intercept_reference: bool = False
+
+    def __call__(self, params: Any, example: Any, hyperparameters: Any) -> Array:
+        predictor = self.predictor(params, example["x"])
+        if "offset" in example:
+            predictor = predictor + example["offset"]
+        if self.infer_scale:
+            predictor = jnp.stack([predictor, params["log_scale"]])
+        value = self.of_predictor(predictor, example["y"], hyperparameters)
+        return value * example["weight"] if "weight" in example else value
+
+    def predictor(self, params: Any, x: Any) -> Array:
+        """The linear predictor: a scalar, or a vector with one entry per class."""
+        coef = params["coef"]
+        if isinstance(x, dict):
+            values = x["values"] if coef.ndim == 1 else x["values"][:, None]
+            linear = jnp.sum(values * coef[x["columns"]], axis=0)
+        else:
+            linear = x @ coef
+        if self.coef_reference:
+            linear = jnp.concatenate([jnp.zeros_like(linear[..., :1]), linear], axis=-1)
+        if "intercept" not in params:
+            return linear
+        intercept = params["intercept"]
+        if self.intercept_reference:
+            intercept = jnp.concatenate([jnp.zeros_like(intercept[:1]), intercept])
+        return linear + intercept
+
+    def of_predictor(self, predictor: Array, y: Array, hyperparameters: Any) -> Array:
+        if self.family == "gaussian":
+            mean, log_scale = (
+                (predictor[0], predictor[1]) if self.infer_scale else (predictor, jnp.log(hyperparameters["noise_scale"]))
+            )
+            return -0.5 * ((y - mean) * jnp.exp(-log_scale)) ** 2 - log_scale - 0.5 * np.log(2.0 * np.pi)
+        if self.family == "bernoulli":
+            return y * predictor - jax.nn.softplus(predictor)
+        if self.family == "categorical":
+            return predictor[y] - jax.nn.logsumexp(predictor)
+        return y * predictor - jnp.exp(predictor) - jax.scipy.special.gammaln(y + 1.0)
+
+    def mean(self, predictor: Array) -> Array:
+        """E[y | x, θ]: probabilities for the two discrete families."""
+        if self.family == "bernoulli":
+            return jax.nn.sigmoid(predictor)
+        if self.family == "categorical":
+            return jax.nn.softmax(predictor, axis=-1)
+        return jnp.exp(predictor) if self.family == "poisson" else predictor
+
+
+@dataclass(frozen=True)
+class PredictorLoss:
+    """−log p(y | u), weighted, as a function of the vector of predictors u: what the closed forms differentiate."""
+
+    likelihood: Likelihood
+
+    def __call__(self, predictors: Array, y: Array, weight: Array, hyperparameters: Any) -> Array:
+        many = self.likelihood.family == "categorical" or self.likelihood.infer_scale
+        return -weight * self.likelihood.of_predictor(predictors if many else predictors[0], y, hyperparameters)
+
+
+@dataclass(frozen=True)
+class Predict:
+    """E[y | x, θ] for new rows; what `Posterior.predict` calls."""
+
+    likelihood: Likelihood
+
+    def __call__(self, params: Any, x: Any) -> Array:
+        return self.likelihood.mean(self.likelihood.predictor(params, x))
+
+
+def gaussian_prior(params: Any, hyperparameters: Any) -> Array:
+    """Independent normals on the coefficients and intercepts; precision 0 is flat. log σ is flat."""
+    total = _normal_log_density(params["coef"], hyperparameters["prior_precision"])
+    if "intercept" in params:
+        total += _normal_log_density(params["intercept"], hyperparameters["intercept_precision"])
+    return total
+
+
+def _normal_log_density(values: Array, precision: Array) -> Array:
+    precision = jnp.broadcast_to(precision, values.shape)
+    proper = precision > 0
+    constant = jnp.where(proper, 0.5 * jnp.log(jnp.where(proper, precision, 1.0) / (2.0 * np.pi)), 0.0)
+    return jnp.sum(constant - 0.5 * precision * values**2)
+
+
+class GLM(Model):
+    """A model with a linear predictor; made by `glm`."""
+
+    likelihood: Likelihood
+    features: Any
+    response: np.ndarray
+    classes: np.ndarray | None
+    feature_names: tuple[str, ...]
+
+    def closed_form(self) -> LinearPredictor:
+        return replace(self._linear, hyperparameters=self.hyperparameters)
+
+    def _centred(self, centre: np.ndarray) -> tuple[Any, np.ndarray]:
+        """Put the linear predictor at the centre into the offset (gaussian: into y), in float64 before any rounding."""
+        if not np.any(centre):
+            return self.data, centre
+        linear = self._linear
+        offset = linear.linear_part(centre)[:, : self._outputs]
+        offset = offset[:, 0] if self.likelihood.family != "categorical" else offset
+        if linear.offset is not None:
+            offset = offset + linear.offset
+        data = {key: leaf for key, leaf in self.data.items() if key != "offset"}
+        if self.likelihood.family == "gaussian":
+            data["y"] = np.asarray(self.response, dtype=float) - offset
+        else:
+            data["offset"] = offset
+        remaining = centre.copy()
+        remaining[linear.predictor_of < self._outputs] = 0.0
+        return data, remaining
+
+    @property
+    def _outputs(self) -> int:
+        return self.likelihood.predictors
+
+    _linear: LinearPredictor
+
+
+def glm(
+    X: Any,
+    y: Any,
+    family: str = "gaussian",
+    prior_precision: Any = 1.0,
+    noise_scale: float | str = "infer",
+    intercept: bool = True,
+    weights: Any = None,
+    offset: Any = None,
+    intercept_precision: float = 0.0,
+) -> GLM:
+    """A regression as a Model.
+
+    Args:
+        X: rows × columns; NumPy, JAX, pandas, polars, scipy.sparse or a memory map. Column names become parameter names.
+        y: one value per row; labels of any kind for the two discrete families.
+        family: gaussian, bernoulli, categorical or poisson.
+        prior_precision: precision (1/variance) of the normal prior on the coefficients: one number, or one per column; 0 is flat.
+        noise_scale: gaussian family: a number fixes σ, "infer" adds log σ as a parameter with a flat prior.
+        intercept: whether to add an intercept, with a normal prior of precision `intercept_precision`.
+        weights: multiply the rows' log likelihoods.
+        offset: added to the linear predictor, one number per row (categorical: one per row and class).
+
+    >>> import numpy as np
+    >>> model = glm(np.eye(3), [0, 1, 1], family="bernoulli")
+    >>> model.dim, model.names
+    (4, ('x0', 'x1', 'x2', 'intercept'))
+    """
+    if family not in FAMILIES:
+        raise InputError(f"unknown family {family!r}; choose one of {FAMILIES}")
+    table, names = tables.features(X)
+    n_data, columns = table.shape
+    if n_data == 0 or columns == 0:
+        raise InputError(f"X must have rows and columns; it has shape {table.shape}")
+    require_finite("X", table.data if scipy.sparse.issparse(table) else table, names)
+    response, classes = _response(y, family, n_data)
+    outputs = 1 if classes is None or family == "bernoulli" else len(classes)
+    precision = _precision("prior_precision", prior_precision, columns, outputs)
+    intercept_precision = _precision("intercept_precision", intercept_precision, None, 1)
+    categorical = family == "categorical"
+    likelihood = Likelihood(
+        family,
+        outputs,
+        infer_scale=family == "gaussian" and noise_scale == "infer",
+        coef_reference=categorical and not np.any(precision),
+        intercept_reference=categorical and not np.any(intercept_precision),
+    )
+    model_offset = _optional(offset, "offset", n_data, outputs if categorical else None)
+    model_weights = _optional(weights, "weights", n_data, None)
+    if model_weights is not None and (np.any(model_weights < 0) or not np.any(model_weights > 0)):
+        raise InputError("weights must not be negative, and not all zero")
+    hyper = {"prior_precision": precision, "intercept_precision": intercept_precision}
+    if family == "gaussian" and not likelihood.infer_scale:
+        hyper["noise_scale"] = _positive("noise_scale", noise_scale)
+    params, parameter_names, feature_of, predictor_of = _parameters(likelihood, names, classes, intercept)
+    linear = LinearPredictor(
+        PredictorLoss(likelihood),
+        table,
+        response,
+        model_weights,
+        model_offset,
+        feature_of,
+        predictor_of,
+        outputs + likelihood.infer_scale,
+        hyper,
+    )
+    if likelihood.infer_scale:
+        params["log_scale"] = np.asarray(_start_scale(response))
+    data: dict[str, Any] = {"x": _row_features(table), "y": response}
+    if model_weights is not None:
+        data["weight"] = model_weights
+    if model_offset is not None:
+        data["offset"] = model_offset
+    model = GLM(likelihood, data, gaussian_prior, params, Predict(likelihood), hyper, names=parameter_names)
+    model.likelihood, model.features, model.response = likelihood, table, response
+    model.classes, model.feature_names, model._linear = classes, names, linear
+    return model
+
+
+def _parameters(
+    likelihood: Likelihood, names: tuple[str, ...], classes: np.ndarray | None, intercept: bool
+) -> tuple[dict[str, np.ndarray], tuple[str, ...], np.ndarray, np.ndarray]:
+    """Zeros for the parameters, their names in flat order, and where each enters the predictors."""
+    columns = len(names)
+    features, predictors, labels = [], [], []
+    if likelihood.family == "categorical":
+        assert classes is not None
+        first = 1 if likelihood.coef_reference else 0
+        params = {"coef": np.zeros((columns, likelihood.predictors - first))}
+        for position, name in enumerate(names):
+            for k in range(first, likelihood.predictors):
+                features.append(position), predictors.append(k), labels.append(f"{name}[{classes[k]}]")
+        if intercept:
+            first = 1 if likelihood.intercept_reference else 0
+            params["intercept"] = np.zeros(likelihood.predictors - first)
+            for k in range(first, likelihood.predictors):
+                features.append(columns), predictors.append(k), labels.append(f"intercept[{classes[k]}]")
+    else:
+        params = {"coef": np.zeros(columns)}
+        features, predictors, labels = list(range(columns)), [0] * columns, list(names)
+        if intercept:
+            params["intercept"] = np.zeros(())
+            features.append(columns), predictors.append(0), labels.append("intercept")
+    if likelihood.infer_scale:
+        params["log_scale"] = np.zeros(())
+        features.append(columns), predictors.append(1), labels.append("log_scale")
+    return params, tuple(labels), np.array(features), np.array(predictors)
+
+
+def _response(y: Any, family: str, n_data: int) -> tuple[np.ndarray, np.ndarray | None]:
+    values = tables.column(y, "y")
+    if values.shape[0] != n_data:
+        raise InputError(f"X has {n_data} rows but y has {values.shape[0]}")
+    if values.dtype.kind == "f":
+        require_finite("y", values)
+    if family in ("bernoulli", "categorical"):
+        return _labels(values, family)
+    values = tables.numbers(values, "y")
+    if family == "poisson" and (np.any(values < 0) or np.any(values != np.floor(values))):
+        raise InputError("the poisson family needs counts 0, 1, 2, …; y holds a negative or fractional value")
+    return (values if values.dtype.kind == "f" else values.astype(float)), None
+
+
+def _labels(values: np.ndarray, family: str) -> tuple[np.ndarray, np.ndarray]:
+    if values.dtype.kind == "O" and any(value is None or value != value for value in values):
+        raise InputError("y holds a missing label")
+    classes, codes = np.unique(values, return_inverse=True)
+    if classes.size < 2:
+        raise InputError(f"y holds one class only, {classes[0]!r}; there is nothing to separate")
+    if family == "bernoulli":
+        if classes.size > 2:
+            raise InputError(f"the bernoulli family needs two labels; y holds {classes.size}. Use family='categorical'")
+        return codes.astype(np.float32), classes
+    if classes.size > max(2, values.size // 2):
+        raise InputError(f"y holds {classes.size} different labels in {values.size} rows; is it a regression target?")
+    return codes.astype(np.int32), classes
+
+
+def _precision(what: str, value: Any, columns: int | None, outputs: int) -> np.ndarray:
+    precision = np.asarray(value, dtype=float)
+    if precision.ndim == 1 and precision.size == columns and outputs > 1:
+        precision = np.repeat(precision[:, None], outputs, axis=1)
+    shapes = {(), (columns,), (columns, outputs)} if outputs > 1 else {(), (columns,)}
+    if precision.shape not in shapes:
+        raise InputError(f"{what} must be one number or one per column ({columns}); it has shape {precision.shape}")
+    if not np.all(np.isfinite(precision)) or np.any(precision < 0):
+        raise InputError(f"{what} must be finite and not negative; got {np.min(precision)}")
+    return precision
+
+
+def _positive(what: str, value: Any) -> np.ndarray:
+    if not isinstance(value, int | float | np.number) or not np.isfinite(value) or value <= 0:
+        raise InputError(f"{what} must be a positive number or 'infer'; got {value!r}")
+    return np.asarray(float(value))
+
+
+def _optional(values: Any, what: str, n_data: int, outputs: int | None) -> np.ndarray | None:
+    if values is None:
+        return None
+    if outputs is None:
+        array = tables.numbers(values, what).astype(float)
+    else:
+        array = np.asarray(values, dtype=float)
+        if array.shape != (n_data, outputs):
+            raise InputError(f"{what} must have shape {(n_data, outputs)}, one number per row and class; it has {array.shape}")
+    if array.shape[0] != n_data:
+        raise InputError(f"X has {n_data} rows but {what} has {array.shape[0]}")
+    require_finite(what, array)
+    return array
+
+
+def _start_scale(response: np.ndarray) -> float:
+    spread = float(np.std(response))
+    if spread == 0.0:
+        raise InputError("y is constant: the noise scale cannot be inferred. Give noise_scale a number")
+    return float(np.log(spread))
+
+
+def _row_features(table: Any) -> Any:
+    """Dense rows as they are; sparse rows as padded (column, value) pairs, so that a step costs what is not zero."""
+    if not scipy.sparse.issparse(table):
+        return table
+    counts = np.diff(table.indptr)
+    longest = max(1, int(counts.max()))
+    columns = np.zeros((table.shape[0], longest), dtype=np.int32)
+    values = np.zeros((table.shape[0], longest), dtype=np.result_type(table.data, np.float32))
+    filled = np.arange(longest) < counts[:, None]
+    columns[filled], values[filled] = table.indices, table.data
+    return {"columns": columns, "values": values}

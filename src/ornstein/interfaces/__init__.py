@@ -1,0 +1,1 @@
+"""Where ornstein meets other tools."""

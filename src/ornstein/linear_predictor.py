@@ -1,0 +1,192 @@
+"""Closed-form derivatives for models whose likelihood sees the parameters through a few linear predictors.
+
+Every parameter j multiplies one feature f(j) in one predictor k(j): u_k = Σ_{j: k(j)=k} z_{f(j)} θ_j + offset, z = (x, 1). With
+d the first and W the second derivative of the example's loss in u, and J_n the D × m matrix of features,
+
+    gradient  J_n d_n,      Hessian  A_n = J_n W_n J_nᵀ,      E[A_nΣA_n] = E[J_n W_n (J_nᵀΣJ_n) W_n J_nᵀ],
+
+so that all passes are a few matrix products per chunk of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+import scipy.sparse
+
+from ornstein.compiled import compiled
+from ornstein.precision import double
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class LinearPredictor:
+    """The example's loss as a function of its predictors, and where each parameter enters them."""
+
+    example_loss: Callable[[Any, Any, Any, Any], Any]  # (u, y, weight, hyperparameters) -> scalar
+    features: Any  # (N, F): array, memory map or CSR matrix
+    response: Array
+    weights: Array | None
+    offset: Array | None
+    feature_of: Array  # (D,) column of z per parameter; F stands for the constant 1
+    predictor_of: Array  # (D,)
+    predictors: int
+    hyperparameters: dict[str, Array]
+
+    def value_and_gradient(self, theta: Array) -> tuple[float, Array]:
+        value, slope = 0.0, np.zeros(theta.size)
+        for chunk in self._chunks(theta):
+            value += float(chunk.loss().sum())
+            slope += self._scatter(chunk.extended.T @ chunk.first())
+        return value / self._rows, slope / self._rows
+
+    def hessian(self, theta: Array) -> Array:
+        total = np.zeros((theta.size, theta.size))
+        for chunk in self._chunks(theta):
+            total += self._gram(chunk.extended, chunk.second())
+        return total / self._rows
+
+    def gradient_moments(self, theta: Array) -> tuple[Array, Array]:
+        first, second = np.zeros(theta.size), np.zeros((theta.size, theta.size))
+        for chunk in self._chunks(theta):
+            gradients = chunk.extended[:, self.feature_of] * chunk.first()[:, self.predictor_of]
+            first += gradients.sum(axis=0)
+            second += gradients.T @ gradients
+        return first / self._rows, second / self._rows
+
+    def diagonal_moments(self, theta: Array) -> tuple[Array, Array]:
+        first, second = np.zeros(theta.size), np.zeros(theta.size)
+        for chunk in self._chunks(theta):
+            slopes = chunk.first()
+            first += self._scatter(chunk.extended.T @ slopes)
+            second += self._scatter((chunk.extended**2).T @ slopes**2)
+        return first / self._rows, second / self._rows
+
+    def hessian_product(self, theta: Array, vector: Array) -> Array:
+        total = np.zeros(theta.size)
+        for chunk in self._chunks(theta):
+            moved = chunk.extended @ self._gather(vector)
+            total += self._scatter(chunk.extended.T @ np.einsum("nkl,nl->nk", chunk.second(), moved))
+        return total / self._rows
+
+    def squared_hessian(self, theta: Array) -> Callable[[Array], Array]:
+        # The rows' second derivatives are kept: a few numbers per row, asked for again in every round of an iteration.
+        curvatures = [chunk.second() for chunk in self._chunks(theta)]
+
+        def respond(covariance: Array) -> Array:
+            total = np.zeros(covariance.shape)
+            chunks = self._extended_chunks(theta.size)
+            for (_, extended), curvature in zip(chunks, curvatures, strict=True):
+                spread = self._spread(extended, covariance)
+                total += self._gram(extended, curvature @ spread @ curvature)
+            return total / self._rows
+
+        return respond
+
+    def linear_part(self, theta: Array) -> Array:
+        """u without its offset, for every row: shape (N, m)."""
+        return np.concatenate([extended @ self._gather(theta) for _, extended in self._extended_chunks(theta.size)])
+
+    @property
+    def _rows(self) -> int:
+        return int(self.response.shape[0])
+
+    def _gather(self, theta: Array) -> Array:
+        """θ as a matrix (features + 1, predictors)."""
+        matrix = np.zeros((self.features.shape[1] + 1, self.predictors))
+        matrix[self.feature_of, self.predictor_of] = theta
+        return matrix
+
+    def _scatter(self, matrix: Array) -> Array:
+        return matrix[self.feature_of, self.predictor_of]
+
+    def _gram(self, extended: Array, weights: Array) -> Array:
+        """Σ_n J_n V_n J_nᵀ for symmetric weights V (rows, m, m)."""
+        size = self.feature_of.size
+        total = np.zeros((size, size))
+        members = [np.flatnonzero(self.predictor_of == k) for k in range(self.predictors)]
+        for k in range(self.predictors):
+            left = extended[:, self.feature_of[members[k]]]
+            for other in range(k, self.predictors):
+                right = extended[:, self.feature_of[members[other]]]
+                block = left.T @ (weights[:, k, other, None] * right)
+                total[np.ix_(members[k], members[other])] = block
+                if other > k:
+                    total[np.ix_(members[other], members[k])] = block.T
+        return total
+
+    def _spread(self, extended: Array, covariance: Array) -> Array:
+        """J_nᵀΣJ_n, shape (rows, m, m): the covariance of each row's predictors."""
+        spread = np.empty((extended.shape[0], self.predictors, self.predictors))
+        members = [np.flatnonzero(self.predictor_of == k) for k in range(self.predictors)]
+        for k in range(self.predictors):
+            left = extended[:, self.feature_of[members[k]]]
+            for other in range(k, self.predictors):
+                right = extended[:, self.feature_of[members[other]]]
+                value = np.einsum("ni,ni->n", left @ covariance[np.ix_(members[k], members[other])], right)
+                spread[:, k, other] = spread[:, other, k] = value
+        return spread
+
+    def _extended_chunks(self, dimension: int) -> Iterator[tuple[slice, Array]]:
+        rows = max(1, 2**21 // max(dimension, self.features.shape[1] + 1))
+        for start in range(0, self._rows, rows):
+            part = slice(start, min(start + rows, self._rows))
+            block = self.features[part]
+            dense = block.toarray() if scipy.sparse.issparse(block) else np.asarray(block)
+            extended = np.empty((dense.shape[0], dense.shape[1] + 1))
+            extended[:, :-1] = dense
+            extended[:, -1] = 1.0
+            yield part, extended
+
+    def _chunks(self, theta: Array) -> Iterator[_Chunk]:
+        matrix = self._gather(theta)
+        for part, extended in self._extended_chunks(theta.size):
+            predictors = extended @ matrix
+            if self.offset is not None:
+                predictors = predictors + self.offset[part].reshape(predictors.shape[0], -1)
+            weights = None if self.weights is None else self.weights[part]
+            yield _Chunk(self, extended, predictors, self.response[part], weights)
+
+
+@dataclass(frozen=True, eq=False)
+class _Chunk:
+    model: LinearPredictor
+    extended: Array
+    predictors: Array
+    response: Array
+    weights: Array | None
+
+    def loss(self) -> Array:
+        return self._evaluate(_losses)
+
+    def first(self) -> Array:
+        return self._evaluate(_first)
+
+    def second(self) -> Array:
+        return self._evaluate(_second)
+
+    def _evaluate(self, function: Callable[..., Any]) -> Array:
+        weights = np.ones(self.response.shape[0]) if self.weights is None else np.asarray(self.weights, dtype=float)
+        response = self.response if self.response.dtype.kind in "iu" else np.asarray(self.response, dtype=float)
+        with double():
+            return np.asarray(function(self.model.example_loss, self.predictors, response, weights, self.model.hyperparameters))
+
+
+@compiled
+def _losses(loss: Any, predictors: Any, response: Any, weights: Any, hyper: Any) -> Any:
+    return jax.vmap(loss, (0, 0, 0, None))(predictors, response, weights, hyper)
+
+
+@compiled
+def _first(loss: Any, predictors: Any, response: Any, weights: Any, hyper: Any) -> Any:
+    return jax.vmap(jax.grad(loss), (0, 0, 0, None))(predictors, response, weights, hyper)
+
+
+@compiled
+def _second(loss: Any, predictors: Any, response: Any, weights: Any, hyper: Any) -> Any:
+    return jax.vmap(jax.hessian(loss), (0, 0, 0, None))(predictors, response, weights, hyper)

@@ -1,0 +1,142 @@
+"""How minibatches are drawn. The scheme is part of the sampler's law, so each one declares its noise factor.
+
+All schemes are independent over time given the data (slices: given the permutation of the moment). A reshuffled epoch is not:
+within an epoch its gradients cancel, and the stationary law collapses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ornstein.errors import InputError
+
+SCHEMES = ("replacement", "without-replacement", "slices")
+_EPOCHS = ("epoch", "epochs", "reshuffle", "reshuffled", "reshuffled-epochs", "shuffle", "shuffled")
+
+
+def checked_scheme(scheme: str) -> str:
+    """The scheme's name, or a sentence on why it is refused.
+
+    >>> checked_scheme("without_replacement")
+    'without-replacement'
+    """
+    name = str(scheme).strip().lower().replace("_", "-").replace(" ", "-")
+    if name in _EPOCHS:
+        raise InputError(
+            f"minibatch scheme {scheme!r} is refused: the minibatches of a reshuffled epoch are anti-correlated, their noise "
+            f"cancels over the epoch and the draws come out about ten times too narrow. Use one of {SCHEMES}."
+        )
+    if name not in SCHEMES:
+        raise InputError(f"unknown minibatch scheme {scheme!r}; choose one of {SCHEMES}")
+    return name
+
+
+def checked_batch_size(batch_size: int, n_data: int, scheme: str) -> int:
+    """An integer S with 1 ≤ S ≤ N, and S < N where S = N would leave no noise."""
+    if isinstance(batch_size, bool) or int(batch_size) != batch_size:
+        raise InputError(f"batch_size must be a whole number, not {batch_size!r}")
+    if not 1 <= batch_size <= n_data:
+        raise InputError(f"batch_size must lie between 1 and the number of rows, {n_data}; got {batch_size}")
+    if batch_size == n_data and scheme != "replacement":
+        raise InputError(
+            f"batch_size {batch_size} is the whole data set: drawn {scheme}, its gradient has no noise and nothing is sampled"
+        )
+    return int(batch_size)
+
+
+def noise_factor(scheme: str, n_data: int, batch_size: int) -> float:
+    """f in Cov(ĝ) = f·C/S: 1 with replacement, (N−S)/(N−1) without.
+
+    >>> noise_factor("without-replacement", 11, 6)
+    0.5
+    """
+    return 1.0 if scheme == "replacement" else (n_data - batch_size) / (n_data - 1)
+
+
+def effective_batch(scheme: str, n_data: int, batch_size: int) -> float:
+    """S/f, which stands for S in every rate."""
+    return batch_size / noise_factor(scheme, n_data, batch_size)
+
+
+def generator_state(generator: np.random.Generator) -> dict[str, NDArray[np.uint64]]:
+    """The state of an SFC64 generator as arrays."""
+    state = generator.bit_generator.state
+    words = np.asarray(state["state"]["state"], dtype=np.uint64)
+    half = np.array([state["has_uint32"], state["uinteger"]], dtype=np.uint64)
+    return {"words": words.copy(), "half": half}
+
+
+def generator_from_state(state: dict[str, NDArray[np.uint64]]) -> np.random.Generator:
+    """A generator that goes on where `generator_state` was taken."""
+    bits = np.random.SFC64(0)
+    bits.state = {
+        "bit_generator": "SFC64",
+        "state": {"state": np.asarray(state["words"], dtype=np.uint64)},
+        "has_uint32": int(state["half"][0]),
+        "uinteger": int(state["half"][1]),
+    }
+    return np.random.Generator(bits)
+
+
+@dataclass
+class IndexSource:
+    """A stream of minibatches as row indices; `state()` and `restore()` make it part of a checkpoint."""
+
+    scheme: str
+    n_data: int
+    batch_size: int
+    generator: np.random.Generator
+    permutation: NDArray[np.int32] | None = None
+    used: int = 0
+
+    def draw(self, steps: int) -> NDArray[np.int32]:
+        """Indices of the next `steps` minibatches, shape (steps, S)."""
+        if self.scheme == "replacement":
+            return self.generator.integers(0, self.n_data, (steps, self.batch_size), dtype=np.int32)
+        if self.scheme == "without-replacement":
+            return self._distinct(steps)
+        return self._slices(steps)
+
+    def _distinct(self, steps: int) -> NDArray[np.int32]:
+        """The first S distinct values of an independent uniform stream: exactly uniform over subsets."""
+        if 8 * self.batch_size > self.n_data:
+            keys = np.tile(np.arange(self.n_data, dtype=np.int32), (steps, 1))
+            return self.generator.permuted(keys, axis=1)[:, : self.batch_size].copy()
+        rows = self.generator.integers(0, self.n_data, (steps, self.batch_size), dtype=np.int32)
+        while True:
+            rows.sort(axis=1)
+            again = np.zeros(rows.shape, dtype=bool)
+            again[:, 1:] = rows[:, 1:] == rows[:, :-1]
+            count = int(again.sum())
+            if count == 0:
+                return rows
+            rows[again] = self.generator.integers(0, self.n_data, count, dtype=np.int32)
+
+    def _slices(self, steps: int) -> NDArray[np.int32]:
+        """Wrap-around slices of shuffled rows; new permutation after every N/S steps."""
+        per_permutation = max(1, self.n_data // self.batch_size)
+        out = np.empty((steps, self.batch_size), dtype=np.int32)
+        within = np.arange(self.batch_size, dtype=np.int64)
+        done = 0
+        while done < steps:
+            if self.permutation is None or self.used >= per_permutation:
+                self.permutation = self.generator.permutation(self.n_data).astype(np.int32)
+                self.used = 0
+            take = min(steps - done, per_permutation - self.used)
+            starts = self.generator.integers(0, self.n_data, take)
+            out[done : done + take] = self.permutation[(starts[:, None] + within) % self.n_data]
+            self.used += take
+            done += take
+        return out
+
+    def state(self) -> dict[str, NDArray[np.uint64] | NDArray[np.int32] | NDArray[np.int64]]:
+        permutation = np.empty(0, dtype=np.int32) if self.permutation is None else self.permutation
+        return {**generator_state(self.generator), "permutation": permutation, "used": np.asarray(self.used)}
+
+    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
+        self.generator = generator_from_state({"words": state["words"], "half": state["half"]})
+        self.permutation = np.asarray(state["permutation"], dtype=np.int32) if state["permutation"].size else None
+        self.used = int(state["used"])

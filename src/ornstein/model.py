@@ -1,0 +1,299 @@
+"""What is inferred: a per-example log likelihood, a log prior and the data.
+
+This is the one place that knows N. The loss everywhere else is the *mean* loss
+
+    L(θ) = −(1/N) Σ_n log p(x_n | θ) − (1/N) log p(θ),
+
+so that the posterior is exp(−N·L), and a minibatch replaces the first mean by the mean over S rows.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ornstein.compiled import compiled
+from ornstein.errors import InputError
+from ornstein.layout import Layout
+from ornstein.precision import double, width
+
+Array = Any
+
+
+class Problem(NamedTuple):
+    """All numbers a gradient needs, passed to compiled code as arguments and never closed over.
+
+    Positions are measured from `centre`. A model may put part of the centre into its data (a linear predictor becomes an
+    offset): then `likelihood_centre` has zeros there.
+    """
+
+    data: Any
+    hyperparameters: Any
+    n_data: Array
+    centre: Array
+    likelihood_centre: Array
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The mean loss as a function of the displacement from the centre; hashable, so that equal models share compiled code."""
+
+    log_likelihood: Callable[[Any, Any, Any], Array]
+    log_prior: Callable[[Any, Any], Array]
+    layout: Layout
+
+    def log_likelihoods(self, problem: Problem, displacement: Array, rows: Any) -> Array:
+        params = self.layout.unflatten(problem.likelihood_centre + displacement)
+        return jax.vmap(self.log_likelihood, (None, 0, None))(params, rows, problem.hyperparameters)
+
+    def prior(self, problem: Problem, displacement: Array) -> Array:
+        return self.log_prior(self.layout.unflatten(problem.centre + displacement), problem.hyperparameters)
+
+    def minibatch(self, problem: Problem, displacement: Array, rows: Any) -> Array:
+        """The minibatch's estimate of the mean loss: unbiased for L up to a constant."""
+        fit = jnp.mean(self.log_likelihoods(problem, displacement, rows))
+        return -fit - self.prior(problem, displacement) / problem.n_data
+
+    def gradient(self, problem: Problem, displacement: Array, indices: Array) -> Array:
+        """ĝ, the gradient of `minibatch` on the rows at `indices`."""
+        rows = jax.tree.map(lambda leaf: leaf.at[indices].get(mode="promise_in_bounds"), problem.data)
+        return jax.grad(self.minibatch, argnums=1)(problem, displacement, rows)
+
+
+@dataclass(frozen=True)
+class _WithoutHyper:
+    """Lets a function that takes no hyperparameters stand where one that does is called."""
+
+    function: Callable[..., Array]
+
+    def __call__(self, *arguments: Any) -> Array:
+        return self.function(*arguments[:-1])
+
+
+def flat_prior(params: Any, hyperparameters: Any) -> Array:
+    return jnp.zeros(())
+
+
+class Model:
+    """Any JAX log likelihood over one example, with any pytree of parameters.
+
+    Args:
+        log_likelihood: `log_likelihood(params, example) -> scalar`, the log density of *one* example, not a mean and not a sum
+            over the data; with a third argument it also receives the hyperparameters.
+        data: pytree of arrays that share their leading axis N.
+        log_prior: `log_prior(params) -> scalar` or `log_prior(params, hyperparameters)`; None is flat.
+        init: pytree of parameters, where the search for the mode starts.
+        predict: `predict(params, inputs)`, used by `Posterior.predict`.
+        hyperparameters: dict of numbers that `orn.em` may move.
+
+    >>> import jax.numpy as jnp
+    >>> model = Model(lambda theta, x: -0.5 * (x - theta) ** 2, jnp.arange(5.0), init=jnp.zeros(()))
+    >>> model.n_data, model.dim, model.names
+    (5, 1, ('theta',))
+    """
+
+    def __init__(
+        self,
+        log_likelihood: Callable[..., Array],
+        data: Any,
+        log_prior: Callable[..., Array] | None = None,
+        init: Any = None,
+        predict: Callable[..., Array] | None = None,
+        hyperparameters: Mapping[str, Any] | None = None,
+        *,
+        names: tuple[str, ...] | None = None,
+    ) -> None:
+        if init is None:
+            raise InputError("init is missing: give a pytree of parameters, for instance zeros of the right shapes")
+        self.data = jax.tree.map(_as_array, data)
+        self.n_data = _checked_rows(self.data)
+        self.hyperparameters = {name: np.asarray(value, dtype=float) for name, value in (hyperparameters or {}).items()}
+        layout = Layout.of(init)
+        self.loss = Loss(
+            _taking(log_likelihood, 3, "log_likelihood"),
+            flat_prior if log_prior is None else _taking(log_prior, 2, "log_prior"),
+            layout,
+        )
+        self.names = names or layout.names()
+        self.init = layout.flatten(init)
+        self.predict = predict
+        if not np.all(np.isfinite(self.init)):
+            raise InputError("init holds a value that is not finite")
+        self._check_scalars()
+
+    @property
+    def layout(self) -> Layout:
+        return self.loss.layout
+
+    @property
+    def dim(self) -> int:
+        return self.layout.dimension
+
+    def problem(self, dtype: str = "float32", centre: np.ndarray | None = None) -> Problem:
+        """The model's numbers on the device in the working precision, positions measured from `centre`.
+
+        Call and use it inside `precision.width(dtype)`.
+        """
+        centre = np.zeros(self.dim) if centre is None else centre
+        data, likelihood_centre = self._centred(centre)
+        cast = partial(_device, dtype=dtype)
+        return Problem(
+            jax.tree.map(cast, data),
+            jax.tree.map(cast, self.hyperparameters),
+            cast(np.asarray(float(self.n_data))),
+            cast(centre),
+            cast(likelihood_centre),
+        )
+
+    def rows(self, start: int, stop: int) -> Any:
+        """Rows start…stop of the data, on the host."""
+        return jax.tree.map(lambda leaf: leaf[start:stop], self.data)
+
+    def with_hyperparameters(self, **values: Any) -> Model:
+        """The same model at other hyperparameters."""
+        unknown = set(values) - set(self.hyperparameters)
+        if unknown:
+            raise InputError(f"unknown hyperparameters {sorted(unknown)}; the model has {sorted(self.hyperparameters)}")
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.hyperparameters = {**self.hyperparameters, **{k: np.asarray(v, dtype=float) for k, v in values.items()}}
+        return other
+
+    def scaled_prior(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+        """−log p(θ)/N and its gradient, in float64."""
+        with double():
+            value, slope = _prior_value_and_slope(self.loss, self._prior_problem(theta))
+        return float(value) / self.n_data, np.asarray(slope) / self.n_data
+
+    def prior_hessian(self, theta: np.ndarray) -> np.ndarray:
+        """Λ, the Hessian of −log p(θ); its diagonal only for more than 2000 parameters."""
+        with double():
+            if self.dim > 2000:
+                return np.asarray(_prior_diagonal(self.loss, self._prior_problem(theta)))
+            return np.asarray(_prior_hessian(self.loss, self._prior_problem(theta)))
+
+    def _prior_problem(self, theta: np.ndarray) -> Problem:
+        hyper = jax.tree.map(jnp.asarray, self.hyperparameters)
+        return Problem(None, hyper, jnp.asarray(1.0), jnp.asarray(theta), jnp.asarray(theta))
+
+    def closed_form(self) -> Any:
+        """Closed-form derivatives where the model has them (linear_predictor.py), else None."""
+        return None
+
+    def _centred(self, centre: np.ndarray) -> tuple[Any, np.ndarray]:
+        """Data and likelihood centre for displacements from `centre`."""
+        return self.data, centre
+
+    def _check_scalars(self) -> None:
+        with width("float32"):
+            example = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], _working(leaf.dtype)), self.data)
+            params = jax.eval_shape(self.layout.unflatten, jax.ShapeDtypeStruct((self.dim,), np.float32))
+            hyper = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, np.float32), self.hyperparameters)
+            _require_scalar("log_likelihood", self.loss.log_likelihood, params, example, hyper)
+            _require_scalar("log_prior", self.loss.log_prior, params, hyper)
+
+
+@compiled
+def _prior_value_and_slope(loss: Loss, problem: Problem) -> tuple[Array, Array]:
+    return jax.value_and_grad(lambda shift: -loss.prior(problem, shift))(jnp.zeros_like(problem.centre))
+
+
+@compiled
+def _prior_hessian(loss: Loss, problem: Problem) -> Array:
+    return jax.hessian(lambda shift: -loss.prior(problem, shift))(jnp.zeros_like(problem.centre))
+
+
+@compiled
+def _prior_diagonal(loss: Loss, problem: Problem) -> Array:
+    """Diagonal of the prior's Hessian; exact for priors that factorise over coordinates."""
+    slope = jax.grad(lambda shift: -loss.prior(problem, shift))
+    zero = jnp.zeros_like(problem.centre)
+    return jax.jvp(slope, (zero,), (jnp.ones_like(zero),))[1]
+
+
+def _taking(function: Callable[..., Array], count: int, what: str) -> Callable[..., Array]:
+    """The function as one of `count` arguments, the last of which are the hyperparameters."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{what} must be a function, not {function!r}") from error
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = [p for p in positional if p.default is p.empty]
+    if any(p.kind == p.VAR_POSITIONAL for p in parameters) or len(required) == count - 1:
+        return _WithoutHyper(function)
+    if len(required) == count:
+        return function
+    raise InputError(f"{what} must take {count - 1} arguments, or {count} with the hyperparameters; it takes {len(required)}")
+
+
+def _require_scalar(what: str, function: Callable[..., Array], *arguments: Any) -> None:
+    try:
+        result = jax.eval_shape(function, *arguments)
+    except Exception as error:
+        raise InputError(f"{what} fails on an example of the data: {type(error).__name__}: {_first_line(error)}") from error
+    shape = getattr(result, "shape", None)
+    if shape != ():
+        raise InputError(f"{what} must return a scalar for one example; it returned {_describe(result)}")
+
+
+def _describe(result: Any) -> str:
+    shape = getattr(result, "shape", None)
+    return f"an array of shape {shape}" if shape is not None else f"a {type(result).__name__}"
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or "no message").splitlines()[0]
+
+
+def _as_array(leaf: Any) -> Any:
+    return leaf if isinstance(leaf, np.ndarray | jax.Array) else np.asarray(leaf)
+
+
+def _checked_rows(data: Any) -> int:
+    leaves = jax.tree.leaves(data)
+    if not leaves:
+        raise InputError("data holds no arrays")
+    lengths = {leaf.shape[0] if leaf.ndim else None for leaf in leaves}
+    if None in lengths:
+        raise InputError("every array in data needs a leading axis over the examples; one is a scalar")
+    if len(lengths) != 1:
+        raise InputError(f"arrays in data have different lengths: {sorted(lengths)}")
+    (n_data,) = lengths
+    if n_data == 0:
+        raise InputError("data holds no rows")
+    for leaf in leaves:
+        if leaf.dtype.kind == "O" or leaf.dtype.kind in "USM":
+            raise InputError(f"data must be numeric; an array has dtype {leaf.dtype}")
+        if leaf.dtype.kind == "f":
+            require_finite("data", leaf)
+    return int(n_data)
+
+
+def require_finite(what: str, array: Any, names: tuple[str, ...] | None = None) -> None:
+    """Refuse NaN and infinity, looking at a bounded number of rows at a time."""
+    step = max(1, 2**22 // max(1, int(np.prod(array.shape[1:]))))
+    for start in range(0, array.shape[0], step):
+        bad = ~np.isfinite(np.asarray(array[start : start + step], dtype=float))
+        if bad.any():
+            row = start + int(np.argwhere(bad)[0][0])
+            column = f" in column {names[int(np.argwhere(bad)[0][1])]!r}" if names and bad.ndim == 2 else ""
+            raise InputError(f"{what} holds a value that is not finite{column}, first in row {row}")
+
+
+def _working(dtype: np.dtype) -> np.dtype:
+    return np.dtype(np.float32) if np.dtype(dtype).kind == "f" else np.dtype(dtype)
+
+
+def _device(leaf: Any, dtype: str) -> Array:
+    """On the device, floats in the working precision and integers in 32 bits where they fit."""
+    kind = np.dtype(leaf.dtype).kind
+    if kind == "f":
+        return jnp.asarray(leaf, dtype=dtype)
+    return jnp.asarray(leaf)

@@ -1,0 +1,73 @@
+"""What to do where the data leave a direction without gradient noise: dead columns, more parameters than rows, softmax shifts.
+
+SGD never moves along such a direction, so its law is degenerate there. With a proper prior the missing noise is injected as
+"prior noise": take C' = C + Λ/N for the noise everywhere and inject R = HΛH/(NS). The law stays exactly what the tuning says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+
+from ornstein.curvature import Curvature
+from ornstein.errors import CurvatureError
+from ornstein.theory.modes import congruence
+
+Array = np.ndarray
+
+# Below this ratio of noise to curvature, times N/S, the exactly tuned step flips sign each step and relaxes in over 10 steps
+# for no good reason; below the second bound even prior noise leaves a chain that hardly moves.
+SCARCE, HOPELESS = 0.05, 1e-5
+
+
+@dataclass(frozen=True, eq=False)
+class SampledNoise:
+    """The noise to tune for, and the part of it that must be injected (None: nothing)."""
+
+    noise: Array
+    prior_part: Array | None = None
+    notes: tuple[str, ...] = ()
+
+    def injected(self, step: Array, batch_size: float) -> Array | None:
+        """R = H(Λ/N)H f/S for this step."""
+        if self.prior_part is None:
+            return None
+        whole = step if step.ndim else np.broadcast_to(step, (self.prior_part.shape[0],))
+        return congruence(whole, self.prior_part) / batch_size
+
+
+def sampled_noise(curvature: Curvature, noise: Array, batch_size: float) -> SampledNoise:
+    """The noise itself where it is rich enough; with prior noise where it is not; an error where that cannot help."""
+    ratio, where = _scarcest(curvature, noise)
+    enough = SCARCE * batch_size / curvature.n_data
+    if ratio >= enough:
+        return SampledNoise(noise)
+    prior = curvature.prior_hessian
+    if prior is not None and np.any(prior):
+        part = prior / curvature.n_data
+        part = np.diag(part) if part.ndim == 1 and noise.ndim == 2 else part
+        lifted, still = _scarcest(curvature, noise + part)
+        if lifted >= HOPELESS * batch_size / curvature.n_data:
+            note = (
+                f"the data leave the direction {where} (almost) without gradient noise ({ratio:.1e} of its curvature): "
+                "prior noise is injected"
+            )
+            return SampledNoise(noise + part, part, (note,))
+        where = still
+    raise CurvatureError(
+        f"the gradient noise C is singular: the direction {where} has {max(ratio, 0.0):.1e} of its curvature in noise, so SGD "
+        "does not explore it. Give that direction a proper prior (prior_precision > 0), drop it, or use a sampler that injects noise"
+    )
+
+
+def _scarcest(curvature: Curvature, noise: Array) -> tuple[float, str]:
+    """Smallest ratio of noise to curvature over all directions, and the direction in words."""
+    if noise.ndim == 1:
+        ratio = noise / curvature.hessian
+        worst = int(np.argmin(ratio))
+        return float(ratio[worst]), curvature.names[worst]
+    values, vectors = scipy.linalg.eigh(noise, curvature.hessian)
+    direction = vectors[:, 0] / np.linalg.norm(vectors[:, 0])
+    return float(values[0]), curvature.direction(direction)

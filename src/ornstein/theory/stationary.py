@@ -1,0 +1,171 @@
+"""Stationary covariance, autocovariance and stability of the one recursion that every sampler is.
+
+Units: `noise` is the covariance of the minibatch gradient of the *mean* loss, f·C/S; covariances are those of θ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ornstein.theory.modes import Array, Modes, as_matrix, congruence, normal_modes
+
+Response = Callable[[Array], Array]
+
+
+@dataclass(frozen=True)
+class Process:
+    """The stationary law of what a sampler delivers: iterates `spacing` apart, or means over `window` steps.
+
+    `stationary` is the covariance of single iterates in the modes' coordinates, `scale` the linear map applied to what is
+    delivered (None: none).
+    """
+
+    modes: Modes
+    stationary: Array
+    spacing: int = 1
+    window: int = 1
+    scale: Array | None = None
+
+    def covariance(self) -> Array:
+        """Covariance of one delivered draw."""
+        return self._deliver(self._window_covariance() if self.window > 1 else self.stationary)
+
+    def autocovariance(self, lag: int) -> Array:
+        """Cov(draw(t+lag), draw(t)) for delivered draws."""
+        if lag == 0:
+            return self.covariance()
+        if lag < 0:
+            return self.autocovariance(-lag).T
+        first = lag * self.spacing - (self.window - 1)
+        propagate = np.linalg.matrix_power(self.modes.companion, first)
+        if self.window > 1:
+            summed = self._geometric()
+            propagate = propagate @ summed @ summed / self.window**2
+        return self._deliver(self._carry(propagate))
+
+    def _geometric(self) -> Array:
+        """Σ_{s<T} Bˢ of the companion matrices."""
+        companion, identity = self.modes.companion, np.eye(2)
+        power = np.linalg.matrix_power(companion, self.window)
+        return (identity - power) @ np.linalg.inv(identity - companion)
+
+    def _window_covariance(self) -> Array:
+        """(1/T²) Σ_{s,t<T} Γ(t−s): THEORY.md section 5, one companion matrix per mode."""
+        steps, identity = self.window, np.eye(2)
+        companion = self.modes.companion
+        resolvent = np.linalg.inv(identity - companion)
+        weights = (steps * identity - companion @ self._geometric()) @ resolvent
+        one_sided = self._carry(weights)
+        return (one_sided + one_sided.T - steps * self.stationary) / steps**2
+
+    def _carry(self, propagate: Array) -> Array:
+        """First row of B applied to (Γ(0), Γ(−1)), with Γ_ij(−1) = (p_j − m p_i) Γ_ij(0)/(1−m²)."""
+        memory = 1.0 - self.modes.damping
+        middle = 1.0 + memory - self.modes.rates
+        if self.stationary.ndim == 1:
+            before = middle / (1.0 + memory) * self.stationary
+            return propagate[:, 0, 0] * self.stationary + propagate[:, 0, 1] * before
+        before = (middle[None, :] - memory * middle[:, None]) / (1.0 - memory**2) * self.stationary
+        return propagate[:, 0, 0, None] * self.stationary + propagate[:, 0, 1, None] * before
+
+    def _deliver(self, covariance: Array) -> Array:
+        theta = self.modes.to_theta(covariance)
+        return theta if self.scale is None else self.mapped(theta, self.scale)
+
+    @staticmethod
+    def mapped(covariance: Array, scale: Array) -> Array:
+        """Covariance after a linear map given as a scalar, a diagonal or a matrix."""
+        return congruence(np.broadcast_to(scale, covariance.shape[:1]) if scale.ndim < 2 else scale, covariance)
+
+
+def stationary_covariance(
+    hessian: ArrayLike,
+    noise: ArrayLike,
+    preconditioner: ArrayLike,
+    *,
+    damping: float = 1.0,
+    injected: ArrayLike | None = None,
+    time: str = "discrete",
+) -> Array:
+    """Σ of the recursion with constant noise; the discrete solution obeys Σ = MΣMᵀ + H·noise·H + R exactly (μ = 1).
+
+    >>> float(stationary_covariance([[1.0]], [[1.0]], 0.5)[0, 0])  # h²/(2h − h²)
+    0.33333333333333...
+    """
+    modes = normal_modes(hessian, preconditioner, damping)
+    return modes.to_theta(solve_modes(modes, noise, injected, time))
+
+
+def solve_modes(modes: Modes, noise: ArrayLike, injected: ArrayLike | None = None, time: str = "discrete") -> Array:
+    """Σ in the modes' coordinates."""
+    driven = modes.gradient_noise(noise)
+    if injected is not None:
+        driven = _add(driven, modes.injected_noise(injected))
+    return driven / modes.divisor(time, diagonal=driven.ndim == 1)
+
+
+def solve_modes_responding(
+    modes: Modes,
+    noise: ArrayLike,
+    response: Response,
+    injected: ArrayLike | None = None,
+    tolerance: float = 1e-11,
+    rounds: int = 2000,
+) -> Array | None:
+    """Σ in the modes' coordinates when the noise is `noise + response(Σ)`, response linear; None if it grows for ever.
+
+    The increments of the iteration are positive semidefinite and shrink by the mean-square radius of the recursion, so they
+    die out if and only if a stationary covariance exists.
+    """
+    increment = solve_modes(modes, noise, injected)
+    total = increment
+    size = _trace(increment)
+    shrinkage: list[float] = []
+    for _ in range(rounds):
+        increment = solve_modes(modes, response(modes.to_theta(increment)))
+        total = _add(total, increment)
+        previous, size = size, _trace(increment)
+        if not np.isfinite(size) or size > 1e6 * _trace(total - increment):
+            return None
+        if size <= tolerance * _trace(total):
+            return total
+        shrinkage.append(size / previous)
+        if len(shrinkage) > 30 and min(shrinkage[-10:]) >= 1.0:
+            return None
+    return None
+
+
+def mean_square_bound(modes: Modes, response: Response | None, rounds: int = 60, tolerance: float = 1e-4) -> float:
+    """The largest factor on H that leaves a stationary covariance.
+
+    At that factor c a positive Σ solves c·(HAΣAH + H response(Σ) H) = HAΣ + ΣAH, so 1/c is the largest eigenvalue of a
+    positive map, found by power iteration. Without a response it is 2(2−μ)/λ_max(HA); with momentum that bound is reported.
+    """
+    plain = 2.0 * (2.0 - modes.damping) / float(np.max(modes.rates))
+    if response is None or modes.damping != 1.0:
+        return plain
+    state = np.eye(modes.dimension) if modes.basis.ndim == 2 else np.ones(modes.dimension)
+    left, right = (modes.rates[:, None], modes.rates[None, :]) if state.ndim == 2 else (modes.rates, modes.rates)
+    eigenvalue = 0.0
+    for _ in range(rounds):
+        image = (left * right * state + modes.gradient_noise(response(modes.to_theta(state)))) / (left + right)
+        previous, eigenvalue = eigenvalue, float(np.linalg.norm(image))
+        state = image / eigenvalue
+        if abs(eigenvalue - previous) <= tolerance * eigenvalue:
+            break
+    return 1.0 / eigenvalue
+
+
+def _trace(covariance: Array) -> float:
+    return float(np.trace(covariance) if covariance.ndim == 2 else covariance.sum())
+
+
+def _add(left: Array, right: Array) -> Array:
+    if left.ndim == right.ndim:
+        return left + right
+    dimension = left.shape[0]
+    return as_matrix(left, dimension) + as_matrix(right, dimension)
