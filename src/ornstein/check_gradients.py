@@ -40,7 +40,8 @@ def check_gradients(model: Model, rows: int = 512) -> float:
         raise InputError(f"log_likelihood or its gradient is not finite for some of {size} rows at init")
     _require_varying(values, slopes, batch)
     curvature = measure(model, "diagonal" if model.dim > 2000 else "full")
-    data_part = curvature.hessian - curvature.prior_hessian / model.n_data
+    prior = curvature.prior_hessian
+    data_part = curvature.hessian - (0.0 if prior is None else prior / model.n_data)
     diagonals = [part if part.ndim == 1 else np.diagonal(part) for part in (curvature.noise, data_part)]
     informed = diagonals[1] > 0
     ratio = float(np.mean(diagonals[0][informed] / diagonals[1][informed]))

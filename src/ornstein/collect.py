@@ -103,8 +103,6 @@ class Moments:
         total = self.count.sum()
         mean = self.count @ self.mean / total
         shift = self.mean - mean
-        if self.scatter.ndim == 3:
-            between = np.einsum("c,ci,cj->ij", self.count, shift, shift)
-        else:
-            between = self.count @ shift**2
+        full = self.scatter.ndim == 3
+        between = np.einsum("c,ci,cj->ij", self.count, shift, shift) if full else self.count @ shift**2
         return mean, (self.scatter.sum(axis=0) + between) / (total - 1)

@@ -142,8 +142,8 @@ def measure(model: Model, structure: str = "auto", *, hessian: str = "exact", mo
 
     Args:
         model: what is inferred.
-        structure: "full"; "diagonal" (diagonal C, A taken as C + Λ/N: the prediction is then marked approximate); "auto" is full
-            up to 2000 parameters.
+        structure: "full"; "diagonal" (diagonal C, and A taken as C + Λ/N: the prediction is then marked approximate); "auto"
+            is full up to 2000 parameters.
         hessian: "exact", or "fisher" to put the mean outer product of gradients for the data part (always positive).
         mode: a flat vector to take as the mode instead of searching for it.
 
@@ -256,8 +256,8 @@ def _newton(
 ) -> Array:
     """Damped Newton: the Hessian is lifted where it is not positive, the step halved until the loss falls.
 
-    N·gᵀA⁻¹g is the squared distance to the mode in posterior standard deviations: the search ends where it is below 1e-16, or
-    below 1e-8 and no longer falling, which is where rounding has taken over.
+    N·gᵀA⁻¹g is the squared distance to the mode in posterior standard deviations: the search ends where it is below 1e-16,
+    or below 1e-8 and no longer falling, which is where rounding has taken over.
     """
     theta = start.astype(float)
     value, slope = value_and_gradient(theta)
@@ -283,7 +283,8 @@ def _newton(
             break
     raise CurvatureError(
         f"no mode was found: after {rounds} Newton steps the parameters have moved to {np.max(np.abs(theta)):.2g} and the loss "
-        "still falls. The posterior may have no maximum (separable classes with a flat prior): give the prior a positive precision"
+        "still falls. The posterior may have no maximum (separable classes with a flat prior): give the prior a positive "
+        "precision"
     )
 
 

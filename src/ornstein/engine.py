@@ -165,7 +165,7 @@ class Chain:
         indices = self.source.draw(self.block_steps)
         normals = None
         if self.needs_normals:
-            normals = self.normals.standard_normal((self.block_steps, self.dimension), dtype=self.dtype)
+            normals = self.normals.standard_normal((self.block_steps, self.dimension), dtype=np.dtype(self.dtype).type)
         factors = None
         if self.schedule is not None:
             counts = np.arange(self.step, self.step + self.block_steps, dtype=float)

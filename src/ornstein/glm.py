@@ -13,7 +13,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.sparse
 
 from ornstein import tables
 from ornstein.errors import InputError
@@ -171,7 +170,7 @@ def glm(
         X: rows × columns; NumPy, JAX, pandas, polars, scipy.sparse or a memory map. Column names become parameter names.
         y: one value per row; labels of any kind for the two discrete families.
         family: gaussian, bernoulli, categorical or poisson.
-        prior_precision: precision (1/variance) of the normal prior on the coefficients: one number, or one per column; 0 is flat.
+        prior_precision: 1/variance of the normal prior on the coefficients: one number, or one per column; 0 is flat.
         noise_scale: gaussian family: a number fixes σ, "infer" adds log σ as a parameter with a flat prior.
         intercept: whether to add an intercept, with a normal prior of precision `intercept_precision`.
         weights: multiply the rows' log likelihoods.
@@ -188,24 +187,24 @@ def glm(
     n_data, columns = table.shape
     if n_data == 0 or columns == 0:
         raise InputError(f"X must have rows and columns; it has shape {table.shape}")
-    require_finite("X", table.data if scipy.sparse.issparse(table) else table, names)
+    require_finite("X", table.data if tables.is_sparse(table) else table, names)
     response, classes = _response(y, family, n_data)
     outputs = 1 if classes is None or family == "bernoulli" else len(classes)
     precision = _precision("prior_precision", prior_precision, columns, outputs)
-    intercept_precision = _precision("intercept_precision", intercept_precision, None, 1)
+    intercept_prior = _precision("intercept_precision", intercept_precision, None, 1)
     categorical = family == "categorical"
     likelihood = Likelihood(
         family,
         outputs,
         infer_scale=family == "gaussian" and noise_scale == "infer",
         coef_reference=categorical and not np.any(precision),
-        intercept_reference=categorical and not np.any(intercept_precision),
+        intercept_reference=categorical and not np.any(intercept_prior),
     )
     model_offset = _optional(offset, "offset", n_data, outputs if categorical else None)
     model_weights = _optional(weights, "weights", n_data, None)
     if model_weights is not None and (np.any(model_weights < 0) or not np.any(model_weights > 0)):
         raise InputError("weights must not be negative, and not all zero")
-    hyper = {"prior_precision": precision, "intercept_precision": intercept_precision}
+    hyper: dict[str, np.ndarray] = {"prior_precision": precision, "intercept_precision": intercept_prior}
     if family == "gaussian" and not likelihood.infer_scale:
         hyper["noise_scale"] = _positive("noise_scale", noise_scale)
     params, parameter_names, feature_of, predictor_of = _parameters(likelihood, names, classes, intercept)
@@ -237,30 +236,29 @@ def _parameters(
     likelihood: Likelihood, names: tuple[str, ...], classes: np.ndarray | None, intercept: bool
 ) -> tuple[dict[str, np.ndarray], tuple[str, ...], np.ndarray, np.ndarray]:
     """Zeros for the parameters, their names in flat order, and where each enters the predictors."""
-    columns = len(names)
-    features, predictors, labels = [], [], []
+    columns, outputs = len(names), likelihood.predictors
+    entries: list[tuple[str, int, int]]  # name, feature, predictor
+    params: dict[str, np.ndarray] = {}
     if likelihood.family == "categorical":
         assert classes is not None
-        first = 1 if likelihood.coef_reference else 0
-        params = {"coef": np.zeros((columns, likelihood.predictors - first))}
-        for position, name in enumerate(names):
-            for k in range(first, likelihood.predictors):
-                features.append(position), predictors.append(k), labels.append(f"{name}[{classes[k]}]")
+        first = int(likelihood.coef_reference)
+        params["coef"] = np.zeros((columns, outputs - first))
+        entries = [(f"{name}[{classes[k]}]", i, k) for i, name in enumerate(names) for k in range(first, outputs)]
         if intercept:
-            first = 1 if likelihood.intercept_reference else 0
-            params["intercept"] = np.zeros(likelihood.predictors - first)
-            for k in range(first, likelihood.predictors):
-                features.append(columns), predictors.append(k), labels.append(f"intercept[{classes[k]}]")
+            first = int(likelihood.intercept_reference)
+            params["intercept"] = np.zeros(outputs - first)
+            entries += [(f"intercept[{classes[k]}]", columns, k) for k in range(first, outputs)]
     else:
-        params = {"coef": np.zeros(columns)}
-        features, predictors, labels = list(range(columns)), [0] * columns, list(names)
+        params["coef"] = np.zeros(columns)
+        entries = [(name, i, 0) for i, name in enumerate(names)]
         if intercept:
             params["intercept"] = np.zeros(())
-            features.append(columns), predictors.append(0), labels.append("intercept")
+            entries.append(("intercept", columns, 0))
     if likelihood.infer_scale:
         params["log_scale"] = np.zeros(())
-        features.append(columns), predictors.append(1), labels.append("log_scale")
-    return params, tuple(labels), np.array(features), np.array(predictors)
+        entries.append(("log_scale", columns, 1))
+    labels, features, predictors = zip(*entries, strict=True)
+    return params, labels, np.array(features), np.array(predictors)
 
 
 def _response(y: Any, family: str, n_data: int) -> tuple[np.ndarray, np.ndarray | None]:
@@ -334,7 +332,7 @@ def _start_scale(response: np.ndarray) -> float:
 
 def _row_features(table: Any) -> Any:
     """Dense rows as they are; sparse rows as padded (column, value) pairs, so that a step costs what is not zero."""
-    if not scipy.sparse.issparse(table):
+    if not tables.is_sparse(table):
         return table
     counts = np.diff(table.indptr)
     longest = max(1, int(counts.max()))

@@ -1,7 +1,7 @@
 """Closed-form derivatives for models whose likelihood sees the parameters through a few linear predictors.
 
-Every parameter j multiplies one feature f(j) in one predictor k(j): u_k = Σ_{j: k(j)=k} z_{f(j)} θ_j + offset, z = (x, 1). With
-d the first and W the second derivative of the example's loss in u, and J_n the D × m matrix of features,
+Every parameter j multiplies one feature f(j) in one predictor k(j): u_k = Σ_{j: k(j)=k} z_{f(j)} θ_j + offset, with
+z = (x, 1). With d the first and W the second derivative of the example's loss in u, and J_n the D × m matrix of features,
 
     gradient  J_n d_n,      Hessian  A_n = J_n W_n J_nᵀ,      E[A_nΣA_n] = E[J_n W_n (J_nᵀΣJ_n) W_n J_nᵀ],
 
@@ -16,10 +16,10 @@ from typing import Any
 
 import jax
 import numpy as np
-import scipy.sparse
 
 from ornstein.compiled import compiled
 from ornstein.precision import double
+from ornstein.tables import is_sparse
 
 Array = np.ndarray
 
@@ -136,8 +136,8 @@ class LinearPredictor:
         rows = max(1, 2**21 // max(dimension, self.features.shape[1] + 1))
         for start in range(0, self._rows, rows):
             part = slice(start, min(start + rows, self._rows))
-            block = self.features[part]
-            dense = block.toarray() if scipy.sparse.issparse(block) else np.asarray(block)
+            block: Any = self.features[part]
+            dense = block.toarray() if is_sparse(block) else np.asarray(block)
             extended = np.empty((dense.shape[0], dense.shape[1] + 1))
             extended[:, :-1] = dense
             extended[:, -1] = 1.0

@@ -6,6 +6,7 @@ within an epoch its gradients cancel, and the stationary law collapses.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,14 +70,14 @@ def generator_state(generator: np.random.Generator) -> dict[str, NDArray[np.uint
     return {"words": words.copy(), "half": half}
 
 
-def generator_from_state(state: dict[str, NDArray[np.uint64]]) -> np.random.Generator:
+def generator_from_state(state: Mapping[str, NDArray[np.generic]]) -> np.random.Generator:
     """A generator that goes on where `generator_state` was taken."""
     bits = np.random.SFC64(0)
     bits.state = {
         "bit_generator": "SFC64",
         "state": {"state": np.asarray(state["words"], dtype=np.uint64)},
-        "has_uint32": int(state["half"][0]),
-        "uinteger": int(state["half"][1]),
+        "has_uint32": int(np.asarray(state["half"], dtype=np.uint64)[0]),
+        "uinteger": int(np.asarray(state["half"], dtype=np.uint64)[1]),
     }
     return np.random.Generator(bits)
 
@@ -136,7 +137,7 @@ class IndexSource:
         permutation = np.empty(0, dtype=np.int32) if self.permutation is None else self.permutation
         return {**generator_state(self.generator), "permutation": permutation, "used": np.asarray(self.used)}
 
-    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         self.generator = generator_from_state({"words": state["words"], "half": state["half"]})
         self.permutation = np.asarray(state["permutation"], dtype=np.int32) if state["permutation"].size else None
-        self.used = int(state["used"])
+        self.used = int(np.asarray(state["used"], dtype=np.int64))

@@ -78,6 +78,7 @@ class _WithoutHyper:
 
 
 def flat_prior(params: Any, hyperparameters: Any) -> Array:
+    """The improper uniform prior."""
     return jnp.zeros(())
 
 
@@ -260,9 +261,9 @@ def _checked_rows(data: Any) -> int:
     leaves = jax.tree.leaves(data)
     if not leaves:
         raise InputError("data holds no arrays")
-    lengths = {leaf.shape[0] if leaf.ndim else None for leaf in leaves}
-    if None in lengths:
+    if any(leaf.ndim == 0 for leaf in leaves):
         raise InputError("every array in data needs a leading axis over the examples; one is a scalar")
+    lengths = {int(leaf.shape[0]) for leaf in leaves}
     if len(lengths) != 1:
         raise InputError(f"arrays in data have different lengths: {sorted(lengths)}")
     (n_data,) = lengths
@@ -273,7 +274,7 @@ def _checked_rows(data: Any) -> int:
             raise InputError(f"data must be numeric; an array has dtype {leaf.dtype}")
         if leaf.dtype.kind == "f":
             require_finite("data", leaf)
-    return int(n_data)
+    return n_data
 
 
 def require_finite(what: str, array: Any, names: tuple[str, ...] | None = None) -> None:

@@ -153,7 +153,8 @@ def _require_stable(dynamics: Dynamics, prediction: Prediction) -> None:
     if prediction.stable:
         return
     if dynamics.preconditioner.ndim == 0:
-        said = f"the step size {float(dynamics.preconditioner):.4g} is beyond the stability bound {prediction.step_bound:.4g}"
+        size, bound = float(dynamics.preconditioner), prediction.step_bound
+        said = f"the step size {size:.4g} is beyond the stability bound {bound:.4g}"
     else:
         said = f"the preconditioner is beyond the stability bound: multiply it by less than {prediction.step_bound:.4g}"
     raise StabilityError(
@@ -179,8 +180,8 @@ def _thinning(thin: int | str, dynamics: Dynamics, prediction: Prediction, total
     size = total * (1.0 - correlation) / (1.0 + correlation)
     warnings.warn(
         f"thinning is cut from {wanted} to {allowed} steps to stay within max_steps={max_steps:.0e}: the slowest direction "
-        f"relaxes in {prediction.relaxation_time:.3g} steps, so {total} draws are worth about {size:.0f} there. Raise max_steps, "
-        "ask for fewer draws, or use a preconditioner that mixes faster (ConstantSGD('full'))",
+        f"relaxes in {prediction.relaxation_time:.3g} steps, so {total} draws are worth about {size:.0f} there. Raise "
+        "max_steps, ask for fewer draws, or use a preconditioner that mixes faster (ConstantSGD('full'))",
         BudgetWarning,
         stacklevel=3,
     )
@@ -228,7 +229,11 @@ def _warm_up(
     for attempt in range(4):
         keeps = max(1, math.ceil(steps * 2**attempt / stride))
         kept: list[list[Array]] = [[] for _ in run.chains]
-        run.advance(keeps, stride, lambda chain, values: kept[chain].append(values.positions), report)
+
+        def receive(chain: int, values: Kept, kept: list[list[Array]] = kept) -> None:
+            kept[chain].append(values.positions)
+
+        run.advance(keeps, stride, receive, report)
         taken += keeps * stride
         if not automatic or keeps < 40:
             return taken

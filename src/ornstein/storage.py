@@ -51,7 +51,8 @@ def save_posterior(posterior: Posterior, path: Path) -> Path:
     temporary = path.with_name(path.name + ".part")
     try:
         with open(temporary, "wb") as file:
-            np.savez(file, meta=np.array(json.dumps(meta)), **{name: np.asarray(value) for name, value in arrays.items()})
+            contents: dict[str, Any] = {"meta": np.array(json.dumps(meta)), **arrays}
+            np.savez(file, **contents)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -94,13 +95,12 @@ def _assemble(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posterior:
     layout = _layout(meta["layout"])
     dynamics = curvature = prediction = predict = moments = None
     if "curvature" in meta:
-        known = {name: arrays.get(f"curvature/{name}") for name in _CURVATURE_ARRAYS}
+        known: dict[str, Any] = {name: arrays.get(f"curvature/{name}") for name in _CURVATURE_ARRAYS}
         curvature = Curvature(names=tuple(meta["names"]), **meta["curvature"], **known)
     if "dynamics" in meta:
         notes = tuple(meta["dynamics"].pop("notes"))
-        dynamics = Dynamics(
-            **meta["dynamics"], **{name: arrays.get(f"dynamics/{name}") for name in _DYNAMICS_ARRAYS}, notes=notes
-        )
+        parts: dict[str, Any] = {name: arrays.get(f"dynamics/{name}") for name in _DYNAMICS_ARRAYS}
+        dynamics = Dynamics(**meta["dynamics"], **parts, notes=notes)
     if curvature is not None and dynamics is not None and "effective_noise" in arrays:
         along = Curvature(
             curvature.mode,

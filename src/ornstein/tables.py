@@ -11,13 +11,18 @@ import scipy.sparse
 from ornstein.errors import InputError
 
 
+def is_sparse(table: Any) -> bool:
+    """Whether it is one of SciPy's sparse matrices or arrays."""
+    return bool(scipy.sparse.issparse(table))
+
+
 def features(table: Any) -> tuple[Any, tuple[str, ...]]:
     """The design matrix, not copied where it need not be, and its column names.
 
     >>> features([[1, 2], [3, 4]])[1]
     ('x0', 'x1')
     """
-    if scipy.sparse.issparse(table):
+    if is_sparse(table):
         matrix = table.tocsr()
         return matrix, _numbered(matrix.shape[1])
     if isinstance(table, np.ndarray | jax.Array):

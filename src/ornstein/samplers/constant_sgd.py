@@ -29,8 +29,8 @@ class ConstantSGD:
 
     Args:
         preconditioner: "full"; "diagonal"; "sqrt" (H = ε/√diag C, as AdaGrad would); "scalar" (H = ε).
-        step_size: "auto", or a number ε of the mean loss: H = ε for scalar, ε/√C_kk for sqrt, ε/C_kk for diagonal, εC⁻¹ for full;
-            an array of shape (D,) or (D, D) is taken as H itself.
+        step_size: "auto", or a number ε of the mean loss: H = ε for scalar, ε/√C_kk for sqrt, ε/C_kk for diagonal, εC⁻¹ for
+            full; an array of shape (D,) or (D, D) is taken as H itself.
         damping: μ in (0, 1]; below 1 the chain has momentum.
         objective: for scalar, diagonal and sqrt: minimise "kl_qp" = KL(sampler ‖ posterior) or "kl_pq".
         target: "posterior", or "sandwich" A⁻¹CA⁻¹/N, which is robust to misspecification.

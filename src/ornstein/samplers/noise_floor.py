@@ -58,7 +58,8 @@ def sampled_noise(curvature: Curvature, noise: Array, batch_size: float) -> Samp
         where = still
     raise CurvatureError(
         f"the gradient noise C is singular: the direction {where} has {max(ratio, 0.0):.1e} of its curvature in noise, so SGD "
-        "does not explore it. Give that direction a proper prior (prior_precision > 0), drop it, or use a sampler that injects noise"
+        "does not explore it. Give that direction a proper prior (prior_precision > 0), drop it, or use a sampler that "
+        "injects noise"
     )
 
 

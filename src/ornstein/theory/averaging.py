@@ -34,7 +34,7 @@ def sandwich_covariance(hessian: ArrayLike, noise: ArrayLike, n_data: float) -> 
     """A⁻¹CA⁻¹/n: the law of the long-window mean for every preconditioner, the posterior only when C = A."""
     a, c = np.asarray(hessian, dtype=float), np.asarray(noise, dtype=float)
     if a.ndim == 1 and c.ndim == 1:
-        return c / a**2 / n_data
+        return np.asarray(c / a**2 / n_data)
     dimension = a.shape[0]
     left = np.linalg.solve(as_matrix(a, dimension), as_matrix(c, dimension))
     return np.linalg.solve(as_matrix(a, dimension), left.T) / n_data

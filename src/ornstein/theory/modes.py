@@ -39,7 +39,7 @@ def congruence(factor: Array, matrix: ArrayLike) -> Array:
     """FMFᵀ, where either may be diagonal; the result is diagonal only if both are."""
     array = np.asarray(matrix, dtype=float)
     if factor.ndim == 1:
-        return factor**2 * array if array.ndim < 2 else factor[:, None] * array * factor
+        return np.asarray(factor**2 * array if array.ndim < 2 else factor[:, None] * array * factor)
     return factor @ as_matrix(array, factor.shape[1]) @ factor.T
 
 
@@ -63,7 +63,7 @@ class Modes:
         middle = 1.0 + memory - self.rates
         discriminant = middle**2 - 4.0 * memory
         real = (np.abs(middle) + np.sqrt(np.maximum(discriminant, 0.0))) / 2.0
-        return np.where(discriminant < 0.0, np.sqrt(memory), real)
+        return np.asarray(np.where(discriminant < 0.0, np.sqrt(memory), real))
 
     @property
     def radius(self) -> float:
@@ -75,7 +75,7 @@ class Modes:
         """The covector that reads off the mode that forgets last."""
         position = int(np.argmax(self.radii))
         if self.inverse.ndim == 2:
-            return self.inverse[position]
+            return np.asarray(self.inverse[position])
         covector = np.zeros(self.dimension)
         covector[position] = self.inverse[position]
         return covector

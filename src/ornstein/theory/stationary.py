@@ -51,7 +51,7 @@ class Process:
         """Σ_{s<T} Bˢ of the companion matrices."""
         companion, identity = self.modes.companion, np.eye(2)
         power = np.linalg.matrix_power(companion, self.window)
-        return (identity - power) @ np.linalg.inv(identity - companion)
+        return np.asarray((identity - power) @ np.linalg.inv(identity - companion))
 
     def _window_covariance(self) -> Array:
         """(1/T²) Σ_{s,t<T} Γ(t−s): THEORY.md section 5, one companion matrix per mode."""
