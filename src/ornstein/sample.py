@@ -13,14 +13,15 @@ import numpy as np
 
 from ornstein.collect import Delivery, Draws, Moments
 from ornstein.curvature import FULL_LIMIT, Curvature, measure
-from ornstein.diagnostics.stationarity import stationarity_test
 from ornstein.dynamics import Dynamics, matrix_root
 from ornstein.engine import Kept, Run, block_length, divisor_within
-from ornstein.errors import BudgetWarning, InputError, StabilityError, StationarityWarning
+from ornstein.errors import BudgetWarning, InputError, StabilityError
 from ornstein.model import Model
 from ornstein.posterior import Posterior, provenance
 from ornstein.precision import width
 from ornstein.prediction import Prediction
+from ornstein.samplers.constant_sgd import ConstantSGD
+from ornstein.warmup import Tuned, retuner, warm_up
 
 Array = np.ndarray
 WARMUP_RELAXATION_TIMES = 10.0
@@ -73,9 +74,12 @@ def sample(
     """
     started = time.perf_counter()
     options = _checked_options(draws, chains, max_steps, dtype, keep, seed)
+    measured = curvature is None
     curvature = measure(model) if curvature is None else curvature
     if curvature.dim != model.dim:
         raise InputError(f"the curvature has {curvature.dim} parameters, the model {model.dim}")
+    if sampler is None:
+        sampler = ConstantSGD("diagonal" if curvature.diagonal else "full")
     dynamics = _tuned(sampler, curvature, batch_size, scheme)
     prediction = dynamics.predict(curvature)
     _require_stable(dynamics, prediction)
@@ -85,10 +89,13 @@ def sample(
     starts = _starts(model, curvature, prediction, init, chains, seed)
     run = Run(model.loss, problem, dynamics, model.n_data, starts, seed, options["dtype"])
     planned = _planned_warmup(warmup, prediction, chains, max_steps)
+    can_retune = measured and curvature.noise_response is None and hasattr(sampler, "tune")
+    retune = retuner(model, run, sampler, seed) if can_retune else None
+    tuned = Tuned(dynamics, curvature, prediction)
     with _progress_bar(progress, chains * (planned + draws * thin)) as report:
-        warmed = _warm_up(run, dynamics, prediction, planned, warmup == "auto", report)
+        tuned, warmed = warm_up(run, tuned, planned, warmup == "auto", retune, report)
         warmup_seconds = time.perf_counter() - started
-        store, moments, complete = _collect(run, dynamics, thin, draws, chains, keep, report)
+        store, moments, complete = _collect(run, tuned.dynamics, thin, draws, chains, keep, report)
     settings = {
         "batch_size": dynamics.batch_size,
         "scheme": dynamics.scheme,
@@ -102,7 +109,7 @@ def sample(
         **options,
         **provenance(),
     }
-    return Posterior.from_run(model, dynamics, curvature, prediction, store, moments, settings)
+    return Posterior.from_run(model, tuned.dynamics, tuned.curvature, tuned.prediction, store, moments, settings)
 
 
 def _checked_options(draws: int, chains: int, max_steps: int, dtype: str | None, keep: str, seed: int) -> dict[str, Any]:
@@ -121,10 +128,6 @@ def _checked_options(draws: int, chains: int, max_steps: int, dtype: str | None,
 def _tuned(sampler: Any, curvature: Curvature, batch_size: int | str, scheme: str) -> Dynamics:
     if hasattr(sampler, "kernel"):
         return sampler
-    if sampler is None:
-        from ornstein.samplers.constant_sgd import ConstantSGD
-
-        sampler = ConstantSGD("diagonal" if curvature.diagonal else "full")
     if not hasattr(sampler, "tune"):
         raise InputError(f"{sampler!r} is neither a sampler (it has no tune) nor a Dynamics")
     if batch_size != "auto":
@@ -173,6 +176,8 @@ def _thinning(thin: int | str, dynamics: Dynamics, prediction: Prediction, total
             raise InputError(f"thin must be a positive whole number or 'auto'; got {thin!r}")
         return int(thin)
     wanted = max(1, math.ceil(2.0 * prediction.relaxation_time))
+    if wanted > STATES_PER_DRAW:
+        wanted = STATES_PER_DRAW * math.ceil(wanted / STATES_PER_DRAW)
     allowed = max(1, max_steps // total)
     if wanted <= allowed:
         return wanted
@@ -216,41 +221,6 @@ def _starts(model: Model, curvature: Curvature, prediction: Prediction, init: An
     return normals * root if root.ndim < 2 else normals @ root.T
 
 
-def _warm_up(
-    run: Run, dynamics: Dynamics, prediction: Prediction, steps: int, automatic: bool, report: Callable[[int], None]
-) -> int:
-    """Run `steps`; where automatic, go on in doubled rounds until the stationarity test passes. Returns the steps taken."""
-    if steps == 0:
-        return 0
-    stride = max(1, min(steps // 200, run.block_steps))
-    process = prediction.process
-    assert process is not None
-    taken = 0
-    for attempt in range(4):
-        keeps = max(1, math.ceil(steps * 2**attempt / stride))
-        kept: list[list[Array]] = [[] for _ in run.chains]
-
-        def receive(chain: int, values: Kept, kept: list[list[Array]] = kept) -> None:
-            kept[chain].append(values.positions)
-
-        run.advance(keeps, stride, receive, report)
-        taken += keeps * stride
-        if not automatic or keeps < 40:
-            return taken
-        series = np.stack([np.concatenate(values) for values in kept])
-        modes = process.modes
-        spacing = stride / max(prediction.relaxation_time, 1e-12)
-        if stationarity_test(series, modes.inverse, modes.slowest, spacing).passed():
-            return taken
-    warnings.warn(
-        f"after {taken} warm-up steps a chain the stationarity test still sees a drift: look at post.check(), start nearer the "
-        "mode or give warmup=…",
-        StationarityWarning,
-        stacklevel=3,
-    )
-    return taken
-
-
 def _collect(
     run: Run, dynamics: Dynamics, thin: int, draws: int, chains: int, keep: str, report: Callable[[int], None]
 ) -> tuple[Draws | None, Moments, bool]:
@@ -258,7 +228,10 @@ def _collect(
     window, gap = dynamics.window, dynamics.gap
     unit = math.gcd(window, gap) if window > 1 else thin
     finest = unit if window > 1 else max(1, thin // STATES_PER_DRAW)
-    stride = divisor_within(unit, min(finest, block_length(dynamics.batch_size, dimension)))
+    longest = block_length(dynamics.batch_size, dimension)
+    stride = divisor_within(unit, min(finest, longest))
+    if 4 * stride < finest:
+        stride = divisor_within(unit, longest)  # an awkward thinning (a prime, say) has no use for states in between
     store = Draws(chains, draws, dimension) if keep == "draws" else None
     moments = Moments(chains, dimension, dimension <= FULL_LIMIT, stride if window == 1 else thin)
     deliveries = [Delivery(stride, thin, window) for _ in range(chains)]
