@@ -249,10 +249,12 @@ def _collect(
 @contextmanager
 def _progress_bar(show: bool, steps: int) -> Iterator[Callable[[int], None]]:
     """Steps done, steps per second and time left, on a terminal; silent elsewhere."""
-    if not show:
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not show or not console.is_terminal:
         yield lambda done: None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     columns = (
@@ -263,7 +265,7 @@ def _progress_bar(show: bool, steps: int) -> Iterator[Callable[[int], None]]:
         TimeRemainingColumn(),
     )
     began = time.perf_counter()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("sampling", total=steps, rate="…")
 
         def report(done: int) -> None:
