@@ -61,9 +61,9 @@ bench-quick: $(VENV)/.installed-bench ## run the benchmarks with short chains
 	@$(BIN)/python -m benchmarks --quick
 
 docs: $(VENV)/.installed-docs ## build the documentation, warnings are errors
-	@$(BIN)/sphinx-build -q -W -b html docs docs/_build/html
-	@echo "Open docs/_build/html/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "Open site/index.html"
 
 clean: ## remove the environment and all that was built
-	@rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov
+	@rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov
 	@find . -type d -name __pycache__ -prune -exec rm -rf {} +

@@ -52,8 +52,10 @@ def sample(
         model: what is inferred.
         sampler: a sampler (a rule that is tuned here) or a Dynamics (taken as it is); None is `ConstantSGD("full")`, or
             diagonal above 2000 parameters.
-        batch_size, scheme: S and how minibatches are drawn; "auto" is near √N, halved until the step is stable.
-        draws, chains: kept draws per chain, and chains.
+        batch_size: S; "auto" is near √N, halved until the step is stable.
+        scheme: how minibatches are drawn: "replacement", "without-replacement" or "slices".
+        draws: kept draws per chain.
+        chains: how many chains run.
         thin: steps between draws; "auto" is two relaxation times, cut with a BudgetWarning where `max_steps` does not allow it.
         warmup: steps thrown away first; "auto" is ten relaxation times, longer until the stationarity test passes.
         max_steps: bound on the steps of all chains together.
