@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 import ornstein as orn
@@ -39,7 +37,8 @@ def ornstein_steps(task: Task, form: str, chains: int = 1) -> Stepper:
         "full": small * np.eye(model.dim) if model.dim <= 2000 else np.full(model.dim, small),
     }
     injected = np.full(model.dim, small**2) if form == "SGLD" else None
-    dynamics = orn.Dynamics(steps.get(form, steps["scalar"]), task.batch_size, injected=injected)
+    window = 100 if form == "IASG" else 1
+    dynamics = orn.Dynamics(steps.get(form, steps["scalar"]), task.batch_size, injected=injected, window=window)
     with width("float32"):
         problem = model.problem("float32", curvature.mode)
     run = Run(model.loss, problem, dynamics, model.n_data, np.zeros((chains, model.dim)), seed=0)
@@ -50,47 +49,6 @@ def ornstein_steps(task: Task, form: str, chains: int = 1) -> Stepper:
         started = time.perf_counter()
         run.advance(keeps, stride, lambda chain, kept: None)
         return (time.perf_counter() - started) * count / (keeps * stride * chains)
-
-    return timed
-
-
-def blackjax_sgld_steps(task: Task) -> Stepper:
-    """`blackjax.sgld` in a `lax.scan`, minibatch indices drawn by jax.random inside, as its documentation shows."""
-    import blackjax
-
-    features, response = (jnp.asarray(part) for part in task.data())
-    scale = task.rows / task.batch_size
-
-    def log_likelihood(position: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
-        predictor = x @ position
-        if task.family == "gaussian":
-            return -0.5 * (y - predictor) ** 2
-        if task.family == "bernoulli":
-            return y * predictor - jax.nn.softplus(predictor)
-        return predictor[y] - jax.nn.logsumexp(predictor)
-
-    def log_density(position: jax.Array, batch: tuple[jax.Array, jax.Array]) -> jax.Array:
-        values = jax.vmap(log_likelihood, (None, 0, 0))(position, *batch)
-        return scale * jnp.sum(values) - 0.5 * jnp.sum(position**2)
-
-    kernel = blackjax.sgld(jax.grad(log_density))
-    shape = (task.columns,) if task.classes == 1 else (task.columns, task.classes)
-
-    @jax.jit
-    def run(key: jax.Array, position: jax.Array, keys: jax.Array, data: tuple[jax.Array, jax.Array]) -> jax.Array:
-        def step(current: jax.Array, key: jax.Array) -> tuple[jax.Array, None]:
-            batch_key, step_key = jax.random.split(key)
-            rows = jax.random.randint(batch_key, (task.batch_size,), 0, task.rows)
-            return kernel.step(step_key, current, (data[0][rows], data[1][rows]), 1e-8), None
-
-        return jax.lax.scan(step, position, keys)[0]
-
-    def timed(count: int) -> float:
-        keys = jax.random.split(jax.random.key(0), count)
-        position = jnp.zeros(shape)
-        started = time.perf_counter()
-        jax.block_until_ready(run(keys[0], position, keys, (features, response)))
-        return time.perf_counter() - started
 
     return timed
 

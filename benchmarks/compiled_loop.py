@@ -1,0 +1,64 @@
+"""The hand-written C++ loop, compiled on the fly."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.steps import Stepper
+from benchmarks.tasks import Task
+
+SOURCE = Path(__file__).with_name("loop.cpp")
+
+
+def available() -> bool:
+    return shutil.which("g++") is not None
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    folder = Path(tempfile.mkdtemp(prefix="ornstein-bench-"))
+    target = folder / "loop.so"
+    command = ["g++", "-O3", "-march=native", "-ffast-math", "-shared", "-fPIC", "-o", str(target), str(SOURCE)]
+    subprocess.run(command, check=True)
+    return ctypes.CDLL(str(target))
+
+
+def _pointer(array: np.ndarray) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+def compiled_steps(task: Task) -> Stepper:
+    features, response = task.data()
+    theta = np.zeros((task.columns, task.classes), dtype=np.float32)
+    tail = (ctypes.c_float(1e-4), ctypes.c_float(1.0 / task.rows))
+
+    def timed(count: int) -> float:
+        shape = (ctypes.c_int64(task.rows), ctypes.c_int(task.columns))
+        end = (ctypes.c_int64(count), ctypes.c_uint64(1), _pointer(theta))
+        started = time.perf_counter()
+        if task.family == "categorical":
+            _library().softmax_sgd(
+                _pointer(features),
+                _pointer(response),
+                *shape,
+                ctypes.c_int(task.classes),
+                ctypes.c_int(task.batch_size),
+                *tail,
+                *end,
+            )
+        else:
+            family = ctypes.c_int(0 if task.family == "gaussian" else 1)
+            _library().scalar_sgd(
+                family, _pointer(features), _pointer(response), *shape, ctypes.c_int(task.batch_size), *tail, *end
+            )
+        return time.perf_counter() - started
+
+    return timed
