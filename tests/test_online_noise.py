@@ -91,7 +91,7 @@ def test_along_a_chain_it_meets_the_answer_of_the_noise_to_the_spread():
     model = orn.glm(X, X @ [1.0, -1.0] + rng.normal(size=400), noise_scale=1.0, intercept=False)
     curvature = orn.measure(model)
     spread = np.diag([0.04, 0.09])
-    displacements = rng.normal(size=(6000, 2)) * np.sqrt(np.diagonal(spread))
+    displacements = rng.normal(size=(2000, 2)) * np.sqrt(np.diagonal(spread))
     source = IndexSource("replacement", model.n_data, 5, np.random.Generator(np.random.SFC64(1)))
     with width("float64"):
         problem = model.problem("float64", curvature.mode)

@@ -5,12 +5,23 @@ The flow: `Model` → `measure` → a sampler's `tune` → `sample` → `Posteri
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
 _WHERE = {
+    "Average": "averaging",
+    "IASG": "samplers.iasg",
+    "SGFS": "samplers.sgfs",
+    "SGHMC": "samplers.sghmc",
+    "SGLD": "samplers.sgld",
+    "SGNHT": "samplers.sgnht",
+    "average": "averaging",
+    "robbins_monro": "samplers.sgld",
+    "WindowWarning": "errors",
     "ConstantSGD": "samplers.constant_sgd",
     "Curvature": "curvature",
     "Dynamics": "dynamics",
@@ -21,12 +32,20 @@ _WHERE = {
     "Prediction": "prediction",
     "Verdict": "diagnostics.verdict",
     "check_gradients": "check_gradients",
+    "bbvi": "baselines.bbvi",
+    "compare": "compare",
+    "laplace": "baselines.laplace",
+    "low_rank": "baselines.low_rank",
+    "nuts": "baselines.nuts",
     "glm": "glm",
     "kl": "theory",
     "load": "storage",
     "measure": "curvature",
+    "resume": "checkpoint",
     "sample": "sample",
     "BudgetWarning": "errors",
+    "CheckpointWarning": "errors",
+    "ConvergenceWarning": "errors",
     "CurvatureError": "errors",
     "DivergenceError": "errors",
     "FileError": "errors",
@@ -35,6 +54,7 @@ _WHERE = {
     "OrnsteinWarning": "errors",
     "StabilityError": "errors",
     "StationarityWarning": "errors",
+    "TrustWarning": "errors",
 }
 
 __all__ = [*sorted(_WHERE), "theory"]
@@ -55,14 +75,35 @@ def __dir__() -> list[str]:
     return __all__
 
 
+class _Package(ModuleType):
+    """Keeps `orn.glm` and `orn.sample` the functions: a submodule that is imported would put itself in their place."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _WHERE and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
 if TYPE_CHECKING:
     from ornstein import theory as theory
+    from ornstein.averaging import Average as Average
+    from ornstein.averaging import average as average
+    from ornstein.baselines.bbvi import bbvi as bbvi
+    from ornstein.baselines.laplace import laplace as laplace
+    from ornstein.baselines.low_rank import low_rank as low_rank
+    from ornstein.baselines.nuts import nuts as nuts
     from ornstein.check_gradients import check_gradients as check_gradients
+    from ornstein.checkpoint import resume as resume
+    from ornstein.compare import compare as compare
     from ornstein.curvature import Curvature as Curvature
     from ornstein.curvature import measure as measure
     from ornstein.diagnostics.verdict import Verdict as Verdict
     from ornstein.dynamics import Dynamics as Dynamics
     from ornstein.errors import BudgetWarning as BudgetWarning
+    from ornstein.errors import CheckpointWarning as CheckpointWarning
+    from ornstein.errors import ConvergenceWarning as ConvergenceWarning
     from ornstein.errors import CurvatureError as CurvatureError
     from ornstein.errors import DivergenceError as DivergenceError
     from ornstein.errors import FileError as FileError
@@ -71,6 +112,8 @@ if TYPE_CHECKING:
     from ornstein.errors import OrnsteinWarning as OrnsteinWarning
     from ornstein.errors import StabilityError as StabilityError
     from ornstein.errors import StationarityWarning as StationarityWarning
+    from ornstein.errors import TrustWarning as TrustWarning
+    from ornstein.errors import WindowWarning as WindowWarning
     from ornstein.glm import GLM as GLM
     from ornstein.glm import glm as glm
     from ornstein.model import Model as Model
@@ -78,6 +121,12 @@ if TYPE_CHECKING:
     from ornstein.prediction import Prediction as Prediction
     from ornstein.sample import sample as sample
     from ornstein.samplers.constant_sgd import ConstantSGD as ConstantSGD
+    from ornstein.samplers.iasg import IASG as IASG
+    from ornstein.samplers.sgfs import SGFS as SGFS
+    from ornstein.samplers.sghmc import SGHMC as SGHMC
+    from ornstein.samplers.sgld import SGLD as SGLD
+    from ornstein.samplers.sgld import robbins_monro as robbins_monro
+    from ornstein.samplers.sgnht import SGNHT as SGNHT
     from ornstein.storage import load as load
     from ornstein.theory import Gaussian as Gaussian
     from ornstein.theory import kl as kl

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import copy
+import math
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
-from ornstein.engine import Kept
+from ornstein.curvature import FULL_LIMIT
+from ornstein.engine import Kept, block_length, divisor_within
 from ornstein.errors import InputError
+from ornstein.sketch import Sketch, rank_of
 
 Array = np.ndarray
 LARGEST_ALLOCATION = 2 * 10**9
+STATES_PER_DRAW = 8
 
 
 def require_memory(what: str, *shape: int) -> None:
@@ -49,6 +57,14 @@ class Delivery:
                 self.seen, self.total = 0, 0.0
         return np.array(finished).reshape(len(finished), kept.positions.shape[1])
 
+    def state(self) -> dict[str, Array]:
+        """Where it is between two draws, for a checkpoint."""
+        return {"seen": np.asarray(self.seen), "total": np.asarray(self.total)}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        self.seen = int(state["seen"])
+        self.total = state["total"] if state["total"].ndim else float(state["total"])
+
 
 class Draws:
     """All draws, (chains, draws, D)."""
@@ -67,12 +83,21 @@ class Draws:
         """What every chain has, up to the shortest."""
         return self.values[:, : int(self.filled.min())]
 
+    def state(self) -> dict[str, Array]:
+        """All that is filled, for a checkpoint."""
+        return {"values": self.values[:, : int(self.filled.max())], "filled": self.filled}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        self.filled = np.array(state["filled"], dtype=int)
+        self.values[:, : state["values"].shape[1]] = state["values"]
+
 
 class Moments:
     """Counts, means and centred second moments per chain, added up in float64 (diagonal above 2000 parameters).
 
     They take in states between the draws too, `spacing` steps apart: those carry twice the information on the covariance that
-    draws two relaxation times apart have, and cost nothing.
+    draws two relaxation times apart have, and cost nothing. Rows are added up in batches of fixed size, so that the result
+    depends on the rows alone and not on the pieces in which they arrive: a resumed run then has the same moments to the bit.
     """
 
     def __init__(self, chains: int, dimension: int, full: bool, spacing: int) -> None:
@@ -82,27 +107,123 @@ class Moments:
         self.count = np.zeros(chains, dtype=int)
         self.mean = np.zeros((chains, dimension))
         self.scatter = np.zeros((chains, *shape))
+        self.batch = np.zeros((chains, max(1, min(2048, 2**18 // dimension)), dimension))
+        self.waiting = np.zeros(chains, dtype=int)
+
+    @property
+    def states(self) -> int:
+        """Rows taken in, over all chains."""
+        return int(self.count.sum() + self.waiting.sum())
 
     def add(self, chain: int, draws: Array) -> None:
-        if not len(draws):
-            return
-        mean = draws.mean(axis=0)
-        centred = draws - mean
+        while len(draws):
+            filled = self.waiting[chain]
+            part = draws[: self.batch.shape[1] - filled]
+            self.batch[chain, filled : filled + len(part)] = part
+            self.waiting[chain] += len(part)
+            draws = draws[len(part) :]
+            if self.waiting[chain] == self.batch.shape[1]:
+                self._absorb(chain)
+
+    def pooled(self) -> tuple[Array, Array]:
+        """Mean and covariance of all chains together."""
+        whole = self._settled()
+        total = whole.count.sum()
+        mean = whole.count @ whole.mean / total
+        shift = whole.mean - mean
+        full = whole.scatter.ndim == 3
+        between = np.einsum("c,ci,cj->ij", whole.count, shift, shift) if full else whole.count @ shift**2
+        return mean, (whole.scatter.sum(axis=0) + between) / (total - 1)
+
+    def state(self) -> dict[str, Array]:
+        """Sums and the rows not yet added to them, for a checkpoint."""
+        return {name: getattr(self, name) for name in _MOMENT_ARRAYS}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        for name in _MOMENT_ARRAYS:
+            getattr(self, name)[...] = state[name]
+
+    def _settled(self) -> Moments:
+        """A copy in which no row waits."""
+        other = copy.copy(self)
+        for name in _MOMENT_ARRAYS:
+            setattr(other, name, getattr(self, name).copy())
+        for chain in range(len(self.count)):
+            if other.waiting[chain]:
+                other._absorb(chain)
+        return other
+
+    def _absorb(self, chain: int) -> None:
+        rows = self.batch[chain, : self.waiting[chain]]
+        mean = rows.mean(axis=0)
+        centred = rows - mean
         shift = mean - self.mean[chain]
-        before, after = self.count[chain], self.count[chain] + len(draws)
-        weight = before * len(draws) / after
+        before, after = self.count[chain], self.count[chain] + len(rows)
+        weight = before * len(rows) / after
         if self.scatter.ndim == 3:
             self.scatter[chain] += centred.T @ centred + weight * np.outer(shift, shift)
         else:
             self.scatter[chain] += np.sum(centred**2, axis=0) + weight * shift**2
-        self.mean[chain] += shift * len(draws) / after
+        self.mean[chain] += shift * len(rows) / after
         self.count[chain] = after
+        self.waiting[chain] = 0
 
-    def pooled(self) -> tuple[Array, Array]:
-        """Mean and covariance of all chains together."""
-        total = self.count.sum()
-        mean = self.count @ self.mean / total
-        shift = self.mean - mean
-        full = self.scatter.ndim == 3
-        between = np.einsum("c,ci,cj->ij", self.count, shift, shift) if full else self.count @ shift**2
-        return mean, (self.scatter.sum(axis=0) + between) / (total - 1)
+
+_MOMENT_ARRAYS = ("count", "mean", "scatter", "batch", "waiting")
+
+
+class Collection:
+    """What a run delivers: draws if they are wanted, and moments.
+
+    `stride` is the steps between the values that the engine keeps: a divisor of those between draws, or of window and gap.
+    """
+
+    def __init__(self, dynamics: Any, dimension: int, thin: int, draws: int, chains: int, keep: str) -> None:
+        self.window = window = dynamics.window
+        unit = math.gcd(window, dynamics.gap) if window > 1 else thin
+        finest = unit if window > 1 else max(1, thin // STATES_PER_DRAW)
+        longest = block_length(dynamics.batch_size, dimension)
+        self.stride = divisor_within(unit, min(finest, longest))
+        if 4 * self.stride < finest:
+            self.stride = divisor_within(unit, longest)  # an awkward thinning (a prime, say) has no use for states in between
+        self.draws = Draws(chains, draws, dimension) if keep == "draws" else None
+        self.moments = _moments(chains, dimension, keep, self.stride if window == 1 else thin)
+        self.deliveries = [Delivery(self.stride, thin, window) for _ in range(chains)]
+
+    def receive(self, chain: int, kept: Kept) -> None:
+        """Take in a stretch of kept values of one chain."""
+        delivered = self.deliveries[chain].draws(kept)
+        self.moments.add(chain, kept.positions if self.window == 1 else delivered)
+        if self.draws is not None:
+            self.draws.add(chain, delivered)
+
+    def delivered(self, draws: int, seed: int) -> Draws | None:
+        """The draws of the chains; where a sketch was kept, as many from its Gaussian; where only moments were, None."""
+        if not isinstance(self.moments, Sketch):
+            return self.draws
+        chains, dimension = self.moments.mean.shape
+        store = Draws(chains, draws, dimension)
+        self.moments.draw_into(store.values, seed)
+        store.filled[:] = draws
+        return store
+
+    def state(self) -> dict[str, Any]:
+        """All of it, for a checkpoint."""
+        deliveries = {str(chain): delivery.state() for chain, delivery in enumerate(self.deliveries)}
+        state = {"moments": self.moments.state(), "deliveries": deliveries}
+        return state if self.draws is None else {**state, "draws": self.draws.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.moments.restore(state["moments"])
+        for chain, delivery in enumerate(self.deliveries):
+            delivery.restore(state["deliveries"][str(chain)])
+        if self.draws is not None:
+            self.draws.restore(state["draws"])
+
+
+def _moments(chains: int, dimension: int, keep: str, spacing: int) -> Moments | Sketch:
+    rank = rank_of(keep)
+    if rank is None:
+        return Moments(chains, dimension, dimension <= FULL_LIMIT, spacing)
+    require_memory("a sketch of the covariance", chains, 2 * rank, dimension)
+    return Sketch(chains, dimension, rank, spacing)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +15,8 @@ import scipy.linalg
 import scipy.optimize
 
 from ornstein.derivatives import Autodiff, Derivatives
-from ornstein.errors import CurvatureError, InputError
+from ornstein.errors import ApproximationWarning, CurvatureError, InputError
+from ornstein.minibatch import is_whole
 from ornstein.model import Model
 from ornstein.theory import Gaussian
 
@@ -53,7 +55,10 @@ class Curvature:
 
     def __post_init__(self) -> None:
         for name in ("mode", "hessian", "noise"):
-            value = np.asarray(getattr(self, name), dtype=float)
+            try:
+                value = np.asarray(getattr(self, name), dtype=float)
+            except (TypeError, ValueError):
+                raise InputError(f"{name} must be an array of numbers; got {getattr(self, name)!r}") from None
             if not np.all(np.isfinite(value)):
                 raise InputError(f"{name} holds a value that is not finite")
             object.__setattr__(self, name, value)
@@ -64,8 +69,8 @@ class Curvature:
                 raise InputError(f"{name} must have shape {(size, size)} or {(size,)}; it has {value.shape}")
             if value.ndim == 2 and not np.allclose(value, value.T, rtol=1e-8, atol=1e-12 * np.abs(value).max()):
                 raise InputError(f"{name} must be symmetric")
-        if self.n_data < 1:
-            raise InputError(f"n_data must be at least 1; got {self.n_data}")
+        if not is_whole(self.n_data) or self.n_data < 1:
+            raise InputError(f"n_data must be a whole number, 1 or more; got {self.n_data!r}")
         if not self.names:
             object.__setattr__(self, "names", tuple(f"theta[{position}]" for position in range(size)))
         self._require_positive_definite()
@@ -158,6 +163,10 @@ def measure(model: Model, structure: str = "auto", *, hessian: str = "exact", mo
         raise InputError(f"structure must be 'auto', 'full' or 'diagonal', not {structure!r}")
     if hessian not in ("exact", "fisher"):
         raise InputError(f"hessian must be 'exact' or 'fisher', not {hessian!r}")
+    if not isinstance(model, Model):
+        raise InputError(f"model must be a Model, for instance orn.glm(X, y); got a {type(model).__name__}")
+    if mode is not None and np.shape(mode) != (model.dim,):
+        raise InputError(f"mode must be a vector of {model.dim} parameters; it has shape {np.shape(mode)}")
     derivatives = model.closed_form() or Autodiff(model)
     full = structure == "full" or (structure == "auto" and model.dim <= FULL_LIMIT)
     found = _find_mode(model, derivatives, full and hessian == "exact") if mode is None else np.asarray(mode, dtype=float)
@@ -244,9 +253,17 @@ def _find_mode(model: Model, derivatives: Derivatives, second_order: bool) -> Ar
     )
     if not np.all(np.isfinite(found.x)):
         raise CurvatureError("the search for the mode left the finite numbers")
+    if found.status == 1:
+        warnings.warn(
+            f"the search for the mode ended after {found.nit} iterations with a gradient of {np.max(np.abs(found.jac)):.2g}: give "
+            "a better init, or the mode itself (measure(model, mode=…))",
+            ApproximationWarning,
+            stacklevel=4,
+        )
     return np.asarray(found.x)
 
 
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # a trial that overflows is a trial that is not taken
 def _newton(
     value_and_gradient: Callable[[Array], tuple[float, Array]],
     hessian: Callable[[Array], Array],
@@ -257,16 +274,22 @@ def _newton(
     """Damped Newton: the Hessian is lifted where it is not positive, the step halved until the loss falls.
 
     N·gᵀA⁻¹g is the squared distance to the mode in posterior standard deviations: the search ends where it is below 1e-16,
-    or below 1e-8 and no longer falling, which is where rounding has taken over.
+    or below 1e-8 and no longer falling, which is where rounding has taken over. Where there is no mode (separable classes) the
+    curvature vanishes as fast as the slope, and that distance with it, but the steps do not grow shorter: such a place is none.
     """
     theta = start.astype(float)
     value, slope = value_and_gradient(theta)
-    previous = np.inf
-    for _ in range(rounds):
-        step = _lifted_solve(hessian(theta), slope)
+    previous, curved = np.inf, np.zeros(theta.size)
+    for number in range(rounds):
+        matrix = hessian(theta)
+        curved = np.diagonal(matrix) if number == 0 else curved
+        step = _lifted_solve(matrix, slope)
         decrease = float(slope @ step)
         distance = n_data * decrease
-        if distance <= 1e-16 or (distance <= 1e-8 and distance > previous / 4.0):
+        vanished = np.abs(np.diagonal(matrix)) < 1e-6 * np.abs(curved)
+        striding = np.abs(step) > 1e-3 * np.maximum(np.abs(theta), np.abs(start))
+        settled = distance <= 1e-16 or (distance <= 1e-8 and distance > previous / 4.0)
+        if settled and not np.any(vanished & striding):
             return theta
         previous = distance
         scale = 1.0
@@ -277,7 +300,10 @@ def _newton(
                 break
             scale /= 2.0
             if scale < 1e-10:
-                raise CurvatureError("the search for the mode is stuck: no step along the Newton direction lowers the loss")
+                raise CurvatureError(
+                    "the search for the mode is stuck: no step along the Newton direction lowers the loss. The posterior may have "
+                    "no maximum (separable classes with a flat prior): give the prior a positive precision, or another init"
+                )
         theta, value, slope = trial, trial_value, trial_slope
         if np.max(np.abs(theta)) > 1e12:
             break

@@ -33,6 +33,9 @@ class Derivatives(Protocol):
     def diagonal_moments(self, theta: Array) -> tuple[Array, Array]:
         """Mean and second moment E[gᵢ²]."""
 
+    def example_gradients(self, theta: Array) -> Iterator[Array]:
+        """Gradients of single examples, (rows, D), chunk by chunk in the order of the rows."""
+
     def hessian_product(self, theta: Array, vector: Array) -> Array: ...
 
     def squared_hessian(self, theta: Array) -> Callable[[Array], Array] | None:
@@ -60,6 +63,16 @@ class Autodiff:
     def diagonal_moments(self, theta: Array) -> tuple[Array, Array]:
         first, second = self._mean(_diagonal_moments, theta, 2**22 // self.model.dim)
         return first, second
+
+    def example_gradients(self, theta: Array) -> Iterator[Array]:
+        model = self.model
+        for chunk, mask in padded_chunks(model, 2**22 // model.dim):
+            with double():
+                point = jnp.asarray(theta)
+                hyper = jax.tree.map(jnp.asarray, model.hyperparameters)
+                problem = Problem(None, hyper, jnp.asarray(float(model.n_data)), point, point)
+                gradients = np.asarray(example_gradients(model.loss, problem, jnp.zeros_like(point), chunk))
+            yield gradients[mask > 0]
 
     def hessian_product(self, theta: Array, vector: Array) -> Array:
         (product,) = self._mean(_hessian_product, theta, 2**22 // self.model.dim, vector)

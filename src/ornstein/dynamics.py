@@ -16,7 +16,7 @@ import numpy as np
 
 from ornstein.curvature import Curvature
 from ornstein.errors import InputError
-from ornstein.minibatch import checked_scheme
+from ornstein.minibatch import checked_scheme, is_whole
 from ornstein.prediction import Prediction, predict
 
 Array = np.ndarray
@@ -58,6 +58,8 @@ class Dynamics:
         if self.output_map is not None:
             object.__setattr__(self, "output_map", np.asarray(self.output_map, dtype=float))
         object.__setattr__(self, "scheme", checked_scheme(self.scheme))
+        if not is_whole(self.batch_size) or self.batch_size < 1:
+            raise InputError(f"batch_size must be a whole number, 1 or more; got {self.batch_size!r}")
         if not 0.0 < self.damping <= 1.0:
             raise InputError(f"damping must lie in (0, 1]; got {self.damping}")
         if self.window < 1 or self.gap < 0:

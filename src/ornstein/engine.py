@@ -1,10 +1,11 @@
-"""Runs a kernel on a model: host-drawn randomness, a compiled loop, one thread per chain. Knows nothing of theory.
+"""Runs a kernel on a model: host-drawn randomness, a compiled loop, chains on threads. Knows nothing of theory.
 
 Randomness is drawn in blocks on the host, where it costs nanoseconds instead of the microsecond that a step would spend on it
 inside the loop, and the next block is drawn while the current one runs. The number of steps between kept values is an
 argument of the compiled code, not a constant in it: warm-up, sampling and a ragged end all use one compilation.
 
 A chain's whole state is a plain tree of arrays (`Chain.state`): position, velocity, counters, generators and minibatch source.
+Threads always take the chain that is furthest behind: whenever a run is stopped, all chains have come about equally far.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -110,26 +111,24 @@ class Chain:
     _block_start: dict[str, Any] = field(default_factory=dict)
     _ahead: tuple[dict[str, Any], Any] | None = None
 
-    def advance(self, program: Program, problem: Problem, arrays: Any, keeps: int, stride: int) -> Iterator[Kept]:
-        """Run until `keeps` values, `stride` steps apart, have been kept; hand them out block by block."""
+    def advance(self, program: Program, problem: Problem, arrays: Any, keeps: int, stride: int) -> Kept:
+        """Keep up to `keeps` values, `stride` steps apart: as many as the current block of randomness has steps for."""
         if stride > self.block_steps:
             raise ValueError(f"stride {stride} is longer than a block of {self.block_steps} steps")
         with width(self.dtype):
-            while keeps > 0:
-                if self._block is None or self.block_steps - self.used < stride:
-                    self._next_block()
-                now = min(keeps, (self.block_steps - self.used) // stride, program.kept)
-                result = _run_block(program, problem, arrays, self.state_arrays, self._block, self.used, now, stride)
-                self.used += now * stride
-                self.step += now * stride
-                keeps -= now
-                if keeps > 0 and self.block_steps - self.used < stride:
-                    self._ahead = self._drawn_block()  # while the block just started is still running
-                self.state_arrays = result[0]
-                positions = np.asarray(result[1][:now], dtype=float)
-                self._require_finite(positions, stride)
-                sums = None if result[2] is None else np.asarray(result[2][:now], dtype=float)
-                yield Kept(positions, sums, now * stride)
+            if self._block is None or self.block_steps - self.used < stride:
+                self._next_block()
+            now = min(keeps, (self.block_steps - self.used) // stride, program.kept)
+            result = _run_block(program, problem, arrays, self.state_arrays, self._block, self.used, now, stride)
+            self.used += now * stride
+            self.step += now * stride
+            if keeps > now and self.block_steps - self.used < stride:
+                self._ahead = self._drawn_block()  # while the block just started is still running
+            self.state_arrays = result[0]
+            positions = np.asarray(result[1][:now], dtype=float)
+            sums = None if result[2] is None else np.asarray(result[2][:now], dtype=float)
+        self._require_finite(positions, stride)
+        return Kept(positions, sums, now * stride)
 
     def state(self) -> dict[str, Any]:
         """Everything needed to go on, as arrays. The block in use is drawn anew from the generators at its start."""
@@ -207,6 +206,14 @@ def divisor_within(steps: int, limit: int) -> int:
     return best
 
 
+class Pause(Protocol):
+    """Something to do now and then while all chains rest."""
+
+    def due(self) -> bool: ...
+
+    def take(self) -> None: ...
+
+
 class Run:
     """Chains of one dynamics on one model, advanced together."""
 
@@ -242,7 +249,6 @@ class Run:
             )
             for number, (state, (rows, normals)) in enumerate(zip(states, _streams(seed, len(states)), strict=True))
         ]
-        self._stop = threading.Event()
 
     def retune(self, dynamics: Any) -> None:
         """Change the numbers of the kernel, not its form."""
@@ -255,30 +261,62 @@ class Run:
         stride: int,
         receive: Callable[[int, Kept], None],
         progress: Callable[[int], None] | None = None,
+        *,
+        start: int | None = None,
+        pause: Pause | None = None,
     ) -> bool:
-        """Advance every chain by keeps·stride steps; False if the user interrupted it."""
-        self._stop.clear()
+        """Advance every chain by keeps·stride steps, counted from step `start` (None: from where it is now).
 
-        def work(chain: Chain) -> None:
-            for kept in chain.advance(self.program, self.problem, self.arrays, keeps, stride):
+        Returns False if the user interrupted it. Whenever `pause` is due, all chains rest between two blocks while it is taken.
+        """
+        ends = [(chain.step if start is None else start) + keeps * stride for chain in self.chains]
+        try:
+            while self._advance_to(ends, stride, receive, progress, pause):
+                assert pause is not None
+                pause.take()
+        except KeyboardInterrupt:
+            return False
+        return True
+
+    def _advance_to(
+        self,
+        ends: Sequence[int],
+        stride: int,
+        receive: Callable[[int, Kept], None],
+        progress: Callable[[int], None] | None,
+        pause: Pause | None,
+    ) -> bool:
+        """Advance every chain to its end, or until the pause is due; True if it was."""
+        stop, choosing = threading.Event(), threading.Lock()
+        waiting = [chain for chain, end in zip(self.chains, ends, strict=True) if chain.step < end]
+
+        def work() -> None:
+            while not stop.is_set():
+                with choosing:
+                    if not waiting:
+                        return
+                    chain = min(waiting, key=lambda chain: chain.step)
+                    waiting.remove(chain)
+                end = ends[chain.number]
+                kept = chain.advance(self.program, self.problem, self.arrays, (end - chain.step) // stride, stride)
                 receive(chain.number, kept)
                 if progress is not None:
                     progress(kept.steps)
-                if self._stop.is_set():
-                    return
+                if chain.step < end:
+                    with choosing:
+                        waiting.append(chain)
+                if pause is not None and pause.due():
+                    stop.set()
 
-        workers = min(len(self.chains), os.cpu_count() or 1)
-        with ThreadPoolExecutor(workers) as pool:
-            futures = [pool.submit(work, chain) for chain in self.chains]
+        workers = min(len(waiting), os.cpu_count() or 1)
+        with ThreadPoolExecutor(max(1, workers)) as pool:
+            futures = [pool.submit(work) for _ in range(workers)]
             try:
                 _first_error(futures)
-            except KeyboardInterrupt:
-                self._stop.set()
-                return False
             except BaseException:
-                self._stop.set()
+                stop.set()
                 raise
-        return True
+        return bool(waiting)
 
 
 def _first_error(futures: Sequence[Future[None]]) -> None:

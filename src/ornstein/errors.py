@@ -43,3 +43,23 @@ class StationarityWarning(OrnsteinWarning):
 
 class ApproximationWarning(OrnsteinWarning):
     """A quantity is an approximation where an exact one was out of reach."""
+
+
+class ConvergenceWarning(OrnsteinWarning):
+    """A baseline ended before its own test was content: an optimisation not at its optimum, or divergent transitions."""
+
+
+class WindowWarning(OrnsteinWarning):
+    """A window of iterates is too short for its mean to be an independent draw of the right width."""
+
+
+class CheckpointWarning(OrnsteinWarning):
+    """A checkpoint could not be written, or the newest one could not be read and the one before is used."""
+
+
+class TrustWarning(OrnsteinWarning):
+    """A verdict speaks against the answer; raised by `Verdict.warn`."""
+
+
+class HyperparameterWarning(OrnsteinWarning):
+    """A hyperparameter has no finite best value: the evidence rises all the way to infinity or to zero."""

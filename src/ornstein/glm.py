@@ -128,6 +128,14 @@ class GLM(Model):
     def closed_form(self) -> LinearPredictor:
         return replace(self._linear, hyperparameters=self.hyperparameters)
 
+    def with_hyperparameters(self, **values: Any) -> Model:
+        """The same regression at other hyperparameters, checked and spread over the classes as `glm` does."""
+        if "prior_precision" in values:
+            shape = self.layout.shapes[self.layout.paths.index("coef")]
+            outputs = shape[1] if len(shape) == 2 else 1
+            values["prior_precision"] = _precision("prior_precision", values["prior_precision"], shape[0], outputs)
+        return super().with_hyperparameters(**values)
+
     def _centred(self, centre: np.ndarray) -> tuple[Any, np.ndarray]:
         """Put the linear predictor at the centre into the offset (gaussian: into y), in float64 before any rounding."""
         if not np.any(centre):
@@ -196,7 +204,7 @@ def glm(
     likelihood = Likelihood(
         family,
         outputs,
-        infer_scale=family == "gaussian" and noise_scale == "infer",
+        infer_scale=family == "gaussian" and isinstance(noise_scale, str) and noise_scale == "infer",
         coef_reference=categorical and not np.any(precision),
         intercept_reference=categorical and not np.any(intercept_prior),
     )
@@ -265,20 +273,28 @@ def _response(y: Any, family: str, n_data: int) -> tuple[np.ndarray, np.ndarray 
     values = tables.column(y, "y")
     if values.shape[0] != n_data:
         raise InputError(f"X has {n_data} rows but y has {values.shape[0]}")
-    if values.dtype.kind == "f":
-        require_finite("y", values)
     if family in ("bernoulli", "categorical"):
         return _labels(values, family)
     values = tables.numbers(values, "y")
+    require_finite("y", values)
     if family == "poisson" and (np.any(values < 0) or np.any(values != np.floor(values))):
         raise InputError("the poisson family needs counts 0, 1, 2, …; y holds a negative or fractional value")
     return (values if values.dtype.kind == "f" else values.astype(float)), None
 
 
 def _labels(values: np.ndarray, family: str) -> tuple[np.ndarray, np.ndarray]:
-    if values.dtype.kind == "O" and any(value is None or value != value for value in values):
-        raise InputError("y holds a missing label")
-    classes, codes = np.unique(values, return_inverse=True)
+    if values.dtype.kind == "f":
+        require_finite("y", values)
+    if values.dtype.kind == "O":
+        import pandas
+
+        if np.any(pandas.isna(values)):
+            raise InputError("y holds a missing label")
+    try:
+        classes, codes = np.unique(values, return_inverse=True)
+    except TypeError:
+        kinds = sorted({type(value).__name__ for value in values})
+        raise InputError(f"y holds labels of kinds that cannot be put in order: {', '.join(kinds)}") from None
     if classes.size < 2:
         raise InputError(f"y holds one class only, {classes[0]!r}; there is nothing to separate")
     if family == "bernoulli":
@@ -291,7 +307,10 @@ def _labels(values: np.ndarray, family: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _precision(what: str, value: Any, columns: int | None, outputs: int) -> np.ndarray:
-    precision = np.asarray(value, dtype=float)
+    try:
+        precision = np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        raise InputError(f"{what} must be a number or an array of numbers; got {value!r}") from None
     if precision.ndim == 1 and precision.size == columns and outputs > 1:
         precision = np.repeat(precision[:, None], outputs, axis=1)
     shapes = {(), (columns,), (columns, outputs)} if outputs > 1 else {(), (columns,)}
@@ -299,7 +318,7 @@ def _precision(what: str, value: Any, columns: int | None, outputs: int) -> np.n
         raise InputError(f"{what} must be one number or one per column ({columns}); it has shape {precision.shape}")
     if not np.all(np.isfinite(precision)) or np.any(precision < 0):
         raise InputError(f"{what} must be finite and not negative; got {np.min(precision)}")
-    return precision
+    return precision if np.any(precision) else np.zeros(())  # one zero for all: the flat prior has no shape
 
 
 def _positive(what: str, value: Any) -> np.ndarray:

@@ -30,6 +30,8 @@ class Layout:
             kind = np.asarray(leaf).dtype.kind
             if kind not in "fiu":
                 raise InputError(f"parameter {_path_name(path)!r} is not numeric (dtype {np.asarray(leaf).dtype})")
+        if not any(math.prod(np.shape(leaf)) for _, leaf in leaves):
+            raise InputError("init holds no parameters: all its arrays are empty")
         return cls(tree, tuple(np.shape(leaf) for _, leaf in leaves), tuple(_path_name(path) for path, _ in leaves))
 
     @property

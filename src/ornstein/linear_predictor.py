@@ -67,6 +67,10 @@ class LinearPredictor:
             second += self._scatter((chunk.extended**2).T @ slopes**2)
         return first / self._rows, second / self._rows
 
+    def example_gradients(self, theta: Array) -> Iterator[Array]:
+        for chunk in self._chunks(theta):
+            yield chunk.extended[:, self.feature_of] * chunk.first()[:, self.predictor_of]
+
     def hessian_product(self, theta: Array, vector: Array) -> Array:
         total = np.zeros(theta.size)
         for chunk in self._chunks(theta):
@@ -148,7 +152,8 @@ class LinearPredictor:
         for part, extended in self._extended_chunks(theta.size):
             predictors = extended @ matrix
             if self.offset is not None:
-                predictors = predictors + self.offset[part].reshape(predictors.shape[0], -1)
+                known = self.offset[part].reshape(predictors.shape[0], -1)
+                predictors[:, : known.shape[1]] += known  # log σ, where it is inferred, is the last predictor and has no offset
             weights = None if self.weights is None else self.weights[part]
             yield _Chunk(self, extended, predictors, self.response[part], weights)
 

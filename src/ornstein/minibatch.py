@@ -35,9 +35,15 @@ def checked_scheme(scheme: str) -> str:
     return name
 
 
+def is_whole(value: object) -> bool:
+    """Whether a value is a whole number, also one written as a float; True and False are not."""
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    return bool(number and np.isfinite(value) and value == np.floor(value))  # type: ignore[arg-type, call-overload, operator]
+
+
 def checked_batch_size(batch_size: int, n_data: int, scheme: str) -> int:
     """An integer S with 1 ≤ S ≤ N, and S < N where S = N would leave no noise."""
-    if isinstance(batch_size, bool) or int(batch_size) != batch_size:
+    if not is_whole(batch_size):
         raise InputError(f"batch_size must be a whole number, not {batch_size!r}")
     if not 1 <= batch_size <= n_data:
         raise InputError(f"batch_size must lie between 1 and the number of rows, {n_data}; got {batch_size}")

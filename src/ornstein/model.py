@@ -10,6 +10,7 @@ so that the posterior is exp(−N·L), and a minibatch replaces the first mean b
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ornstein.checks import as_numbers
 from ornstein.compiled import compiled
 from ornstein.errors import InputError
 from ornstein.layout import Layout
@@ -115,8 +117,10 @@ class Model:
             raise InputError("init is missing: give a pytree of parameters, for instance zeros of the right shapes")
         self.data = jax.tree.map(_as_array, data)
         self.n_data = _checked_rows(self.data)
-        self.hyperparameters = {name: np.asarray(value, dtype=float) for name, value in (hyperparameters or {}).items()}
+        self.hyperparameters = _checked_hyperparameters(hyperparameters)
         layout = Layout.of(init)
+        if names is not None and len(names) != layout.dimension:
+            raise InputError(f"there are {layout.dimension} parameters but {len(names)} names")
         self.loss = Loss(
             _taking(log_likelihood, 3, "log_likelihood"),
             flat_prior if log_prior is None else _taking(log_prior, 2, "log_prior"),
@@ -188,17 +192,23 @@ class Model:
         """Closed-form derivatives where the model has them (linear_predictor.py), else None."""
         return None
 
+    def constrained(self, draws: np.ndarray) -> dict[str, np.ndarray] | None:
+        """Draws (..., D) on the scale users know, by name, where that is not the scale of the sampler; else None."""
+        return None
+
     def _centred(self, centre: np.ndarray) -> tuple[Any, np.ndarray]:
         """Data and likelihood centre for displacements from `centre`."""
         return self.data, centre
 
     def _check_scalars(self) -> None:
-        with width("float32"):
-            example = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], _working(leaf.dtype)), self.data)
-            params = jax.eval_shape(self.layout.unflatten, jax.ShapeDtypeStruct((self.dim,), np.float32))
-            hyper = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, np.float32), self.hyperparameters)
-            _require_scalar("log_likelihood", self.loss.log_likelihood, params, example, hyper)
-            _require_scalar("log_prior", self.loss.log_prior, params, hyper)
+        alive = []
+        for dtype in ("float64", "float32"):
+            with width(dtype):
+                example = jax.tree.map(lambda leaf, d=dtype: jax.ShapeDtypeStruct(leaf.shape[1:], _working(leaf, d)), self.data)
+                params = jax.eval_shape(self.layout.unflatten, jax.ShapeDtypeStruct((self.dim,), dtype))
+                hyper = jax.tree.map(lambda leaf, d=dtype: jax.ShapeDtypeStruct(leaf.shape, d), self.hyperparameters)
+                alive.append(_require_scalar("log_likelihood", self.loss.log_likelihood, dtype, params, example, hyper))
+                alive.append(_require_scalar("log_prior", self.loss.log_prior, dtype, params, hyper))
 
 
 @compiled
@@ -234,14 +244,50 @@ def _taking(function: Callable[..., Array], count: int, what: str) -> Callable[.
     raise InputError(f"{what} must take {count - 1} arguments, or {count} with the hyperparameters; it takes {len(required)}")
 
 
-def _require_scalar(what: str, function: Callable[..., Array], *arguments: Any) -> None:
+def _require_scalar(what: str, function: Callable[..., Array], dtype: str, *arguments: Any) -> Any:
+    """Trace the function in one width; the caller keeps what is returned until the other width has been tried."""
     try:
-        result = jax.eval_shape(function, *arguments)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            program, result = jax.make_jaxpr(function, return_shape=True)(*arguments)
     except Exception as error:
         raise InputError(f"{what} fails on an example of the data: {type(error).__name__}: {_first_line(error)}") from error
     shape = getattr(result, "shape", None)
     if shape != ():
         raise InputError(f"{what} must return a scalar for one example; it returned {_describe(result)}")
+    if not np.issubdtype(result.dtype, np.floating):
+        raise InputError(f"{what} must return a real number; it returned one of dtype {result.dtype}")
+    _require_derivatives(what, function, *arguments)
+    for constant in program.consts:
+        # JAX remembers a NumPy array in the first width it was used in, and fails once the other one is asked for.
+        if dtype == "float32" and isinstance(constant, np.ndarray) and constant.dtype.itemsize == 8:
+            raise InputError(
+                f"{what} uses a NumPy array of dtype {constant.dtype} and shape {constant.shape} from outside: make it "
+                "a JAX array first (array = jnp.asarray(array)), or hand it over in data or hyperparameters"
+            )
+    return program
+
+
+def _require_derivatives(what: str, function: Callable[..., Array], params: Any, *rest: Any) -> None:
+    """Trace the second derivatives, which a call to the host or a hand-made gradient may not have."""
+
+    def twice(point: Any, *given: Any) -> Any:
+        return jax.jvp(lambda moved: jax.grad(function)(moved, *given), (point,), (point,))
+
+    try:
+        jax.eval_shape(twice, params, *rest)
+    except Exception as error:
+        raise InputError(f"{what} cannot be differentiated twice: {type(error).__name__}: {_first_line(error)}") from error
+
+
+def _checked_hyperparameters(values: Mapping[str, Any] | None) -> dict[str, np.ndarray]:
+    if values is not None and not isinstance(values, Mapping):
+        raise InputError(f"hyperparameters must be a dict of numbers by name; got a {type(values).__name__}")
+    checked = {name: as_numbers(f"hyperparameter {name!r}", value) for name, value in (values or {}).items()}
+    for name, value in checked.items():
+        if not np.all(np.isfinite(value)):
+            raise InputError(f"hyperparameter {name!r} holds a value that is not finite")
+    return checked
 
 
 def _describe(result: Any) -> str:
@@ -270,7 +316,7 @@ def _checked_rows(data: Any) -> int:
     if n_data == 0:
         raise InputError("data holds no rows")
     for leaf in leaves:
-        if leaf.dtype.kind == "O" or leaf.dtype.kind in "USM":
+        if leaf.dtype.kind not in "fiub":
             raise InputError(f"data must be numeric; an array has dtype {leaf.dtype}")
         if leaf.dtype.kind == "f":
             require_finite("data", leaf)
@@ -288,13 +334,18 @@ def require_finite(what: str, array: Any, names: tuple[str, ...] | None = None) 
             raise InputError(f"{what} holds a value that is not finite{column}, first in row {row}")
 
 
-def _working(dtype: np.dtype) -> np.dtype:
-    return np.dtype(np.float32) if np.dtype(dtype).kind == "f" else np.dtype(dtype)
+def _working(leaf: Any, dtype: str) -> np.dtype:
+    return np.dtype(dtype) if np.dtype(leaf.dtype).kind == "f" else np.dtype(leaf.dtype)
 
 
 def _device(leaf: Any, dtype: str) -> Array:
-    """On the device, floats in the working precision and integers in 32 bits where they fit."""
+    """On the device, floats in the working precision, integers in 32 bits; integers that do not fit become floats."""
     kind = np.dtype(leaf.dtype).kind
-    if kind == "f":
+    if kind == "f" or (kind in "iu" and not _fits_32_bits(leaf)):
         return jnp.asarray(leaf, dtype=dtype)
     return jnp.asarray(leaf)
+
+
+def _fits_32_bits(leaf: Any) -> bool:
+    """Whether no integer would wrap around on the way to 32 bits."""
+    return bool(leaf.dtype.itemsize <= 4 or (leaf.min() >= -(2**31) and leaf.max() < 2**31))

@@ -18,11 +18,13 @@ from ornstein.dynamics import Dynamics
 from ornstein.errors import InputError
 from ornstein.layout import Layout
 from ornstein.prediction import Prediction
+from ornstein.sketch import Sketch
 from ornstein.theory import Gaussian, Process, kl
 
 if TYPE_CHECKING:
     import pandas
 
+    from ornstein.diagnostics.importance import Weighted
     from ornstein.diagnostics.verdict import Verdict
     from ornstein.model import Model
 
@@ -72,10 +74,12 @@ class Posterior:
     Attributes:
         draws: float64, (chains, draws, dim); empty along draws where only moments were kept.
         names: one per parameter. params: the user's pytree with leading axes (chains, draws).
+        constrained: what `params` and `summary` show instead, by name, where the sampler works on transformed values (NumPyro).
         mean, covariance: of all states between the draws as well (`settings["states"]` of them), so more precise than those of
             the draws alone; where a posterior was made from draws, of the draws.
         dynamics, curvature, prediction: what ran, where, and what theory said would come.
         settings: seed, versions, thinning, warm-up, steps and seconds.
+        model: what was inferred, for `check` to ask; kept in memory and never saved.
     """
 
     draws: Array
@@ -87,6 +91,8 @@ class Posterior:
     prediction: Prediction | None = None
     predict_function: Any = None
     moments: Gaussian | None = field(default=None, repr=False)
+    constrained: dict[str, Array] | None = field(default=None, repr=False)
+    model: Model | None = field(default=None, repr=False)
 
     @classmethod
     def from_run(
@@ -96,7 +102,7 @@ class Posterior:
         curvature: Curvature,
         prediction: Prediction,
         store: Draws | None,
-        moments: Moments,
+        moments: Moments | Sketch,
         settings: dict[str, Any],
     ) -> Posterior:
         """Displacements from the mode as draws of θ, after the sampler's output map."""
@@ -104,21 +110,40 @@ class Posterior:
         if dynamics.output_map is not None:
             covariance = Process.mapped(covariance, dynamics.output_map)
         displacements = np.empty((len(moments.count), 0, curvature.dim)) if store is None else store.finished()
+        draws = _mapped(displacements, dynamics.output_map) + curvature.mode
         return cls(
-            _mapped(displacements, dynamics.output_map) + curvature.mode,
+            draws,
             tuple(model.names),
             model.layout,
-            {**settings, "states": int(moments.count.sum())},
+            {**settings, "states": moments.states},
             dynamics,
             curvature,
             prediction,
             model.predict,
             Gaussian(curvature.mode + mean, covariance),
+            model.constrained(draws),
+            model,
         )
 
     @property
     def params(self) -> Any:
-        return self.layout.unflatten(self.draws)
+        return self.layout.unflatten(self.draws) if self.constrained is None else self.constrained
+
+    @property
+    def variables(self) -> dict[str, Array]:
+        """One array (chains, draws, …) per leaf of the parameters, by its path."""
+        if self.constrained is not None:
+            return self.constrained
+        leaves = jax.tree_util.tree_leaves(self.params)
+        return {path: np.asarray(leaf) for path, leaf in zip(self.layout.paths, leaves, strict=True)}
+
+    def named_draws(self) -> tuple[tuple[str, ...], Array]:
+        """What `summary` describes: one name per column of an array (chains, draws, columns)."""
+        if self.constrained is None:
+            return self.names, self.draws
+        values = [self.constrained[name] for name in sorted(self.constrained)]  # the order of a Layout
+        layout = Layout.of({name: array[0, 0] for name, array in self.constrained.items()})
+        return layout.names(), np.concatenate([array.reshape(*array.shape[:2], -1) for array in values], axis=2)
 
     @cached_property
     def mean(self) -> Array:
@@ -155,7 +180,11 @@ class Posterior:
         return kl(own, other), kl(other, own)
 
     def summary(self, probability: float = 0.95) -> pandas.DataFrame:
-        """Mean, sd, central interval, Monte-Carlo error, effective sample size (bulk and tail) and R-hat per parameter."""
+        """Mean, sd, central interval, Monte-Carlo error, effective sample size (bulk and tail) and R-hat per parameter.
+
+        Its `attrs["passes_per_draw"]` says how often each row of the data was looked at for one draw; for draws that are
+        means over windows, the table's corner says it too.
+        """
         import pandas
 
         low, high = (1.0 - probability) / 2.0, (1.0 + probability) / 2.0
@@ -163,9 +192,10 @@ class Posterior:
             return pandas.DataFrame({"mean": self.mean, "sd": self.sd}, index=list(self.names))
         from ornstein.interfaces.arviz import effective_sample_size, split_r_hat
 
+        names, draws = self.named_draws()
         rows = []
-        for position in range(len(self.names)):
-            values = self.draws[:, :, position]
+        for position in range(len(names)):
+            values = draws[:, :, position]
             bulk = effective_sample_size(values, "bulk")
             rows.append(
                 {
@@ -179,41 +209,81 @@ class Posterior:
                     "r_hat": split_r_hat(values),
                 }
             )
-        return pandas.DataFrame(rows, index=list(self.names))
+        table = pandas.DataFrame(rows, index=list(names))
+        if self.dynamics is not None and self.curvature is not None:
+            passes = self.settings["thin"] * self.dynamics.batch_size / self.curvature.n_data
+            table.attrs["passes_per_draw"] = passes
+            table.columns.name = f"passes per draw: {passes:.3g}" if self.dynamics.window > 1 else None
+        return table
 
-    def check(self) -> Verdict:
-        """Can it be trusted? See `ornstein.diagnostics.verdict`."""
+    def check(self, model: Model | None = None, *, stein: bool | int = False, seed: int = 0) -> Verdict:
+        """Can it be trusted? Findings in words and numbers, for a few per cent of the sampling time.
+
+        Args:
+            model: where it is not at hand, after `orn.load`; without it what needs the data is skipped, and said to be.
+            stein: also the kernel Stein discrepancy of a few hundred draws; a number is the minibatch size of its gradients.
+            seed: of the points that the posterior is evaluated at.
+        """
         from ornstein.diagnostics.verdict import check
 
-        return check(self)
+        return check(self, model, stein=stein, seed=seed)
+
+    def reweight(self, draws: int = 1000, *, model: Model | None = None, seed: int = 0) -> Weighted:
+        """Points of the draws' Gaussian, importance-weighted (PSIS) to stand for the posterior; one pass over the data each.
+
+        For few parameters, and where the draws are near: `pareto_k` above 0.7 says that they are not.
+        """
+        from ornstein.diagnostics.importance import reweigh
+        from ornstein.diagnostics.subject import Subject
+
+        return reweigh(Subject(self, model if model is not None else self.model, seed), draws)
 
     def predict(self, inputs: Any, draws: int | None = 1000, seed: int = 0) -> Predictive:
         """E[y | inputs, θ] over the posterior, for at most `draws` of its draws."""
         if self.predict_function is None:
             raise InputError("the model has no predict function: give one to Model(predict=…)")
         flat = self.draws.reshape(-1, self.draws.shape[-1])
+        if not len(flat):
+            raise InputError("there are no draws to predict with: only their moments were kept (keep='moments')")
         if draws is not None and draws < len(flat):
             flat = flat[np.random.default_rng(seed).choice(len(flat), draws, replace=False)]
-        values = inputs.to_numpy() if hasattr(inputs, "to_numpy") else inputs
-        inputs = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=jnp.float32), values)
+        values = inputs.to_numpy() if hasattr(inputs, "to_numpy") else inputs.toarray() if hasattr(inputs, "toarray") else inputs
         function = self.predict_function
         one = jax.jit(lambda theta, rows: function(self.layout.unflatten(theta), rows))
-        return Predictive(np.stack([np.asarray(one(jnp.asarray(theta, jnp.float32), inputs)) for theta in flat]).astype(float))
+        try:
+            inputs = jax.tree.map(_as_single, values)
+            found = [np.asarray(one(jnp.asarray(theta, jnp.float32), inputs)) for theta in flat]
+        except (TypeError, ValueError) as error:
+            raise InputError(f"predict fails on these inputs: {str(error).splitlines()[0]}") from error
+        return Predictive(np.stack(found).astype(float))
 
     def to_arviz(self) -> Any:
         """An ArviZ InferenceData (0.x) or DataTree (1.x), one variable per leaf of the parameters."""
         from ornstein.interfaces.arviz import inference_data
 
-        leaves = jax.tree_util.tree_leaves(self.params)
-        variables = {path: np.asarray(leaf) for path, leaf in zip(self.layout.paths, leaves, strict=True)}
         attributes = {name: str(value) for name, value in self.settings.items()}
-        return inference_data(variables, attributes)
+        return inference_data(self.variables, attributes)
+
+    def report(self, path: str | Path, model: Model | None = None) -> Path:
+        """Write an HTML page that needs nothing else: verdict, coefficients, covariance, chains, settings.
+
+        After `orn.load` give the model too, for what needs the data: some findings, and how well predictions are calibrated.
+        """
+        from ornstein.interfaces.report import write_report
+
+        return write_report(self, path, model=model)
 
     def save(self, path: str | Path) -> Path:
         """Write a file that `orn.load` reads; numbers and JSON only, no pickle."""
         from ornstein.storage import save_posterior
 
         return save_posterior(self, Path(path))
+
+
+def _as_single(leaf: Any) -> Any:
+    """An array on the device, floats in single precision and whole numbers as they are."""
+    array = np.asarray(leaf)
+    return jnp.asarray(array, dtype=jnp.float32) if array.dtype.kind in "fO" else jnp.asarray(array)
 
 
 def _mapped(displacements: Array, scale: Array | None) -> Array:

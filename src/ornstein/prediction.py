@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ornstein.minibatch import effective_batch
+from ornstein.errors import InputError
+from ornstein.minibatch import checked_batch_size, effective_batch
 from ornstein.theory import Modes, Process, kl_covariance, mean_square_bound, normal_modes, solve_modes_responding
 from ornstein.theory.stationary import solve_modes
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from ornstein.dynamics import Dynamics
 
 Array = np.ndarray
+NO_STATIONARY_LAW = (
+    "the rate changes from step to step, so no stationary law exists; stability and relaxation time are those of the first rate"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +29,7 @@ class Prediction:
     """The stationary law of what the sampler delivers, and how far it is from the posterior.
 
     Attributes:
-        covariance: of one delivered draw; None where the recursion has no stationary law.
+        covariance: of one delivered draw; None where the recursion has no stationary law: it is unstable, or its rate changes.
         kl_qp: KL(sampler ‖ posterior) in nats; kl_pq: KL(posterior ‖ sampler).
         relaxation_time: τ = −1/log ρ(F), in steps.
         stable: whether a stationary covariance exists (in mean square, where the noise answers to θ).
@@ -51,6 +55,7 @@ class Prediction:
 
 def predict(dynamics: Dynamics, curvature: Curvature, time: str = "discrete") -> Prediction:
     """Solve the one Lyapunov equation for this Dynamics on this Curvature."""
+    _require_fit(dynamics, curvature)
     modes = _modes(dynamics, curvature)
     batch = effective_batch(dynamics.scheme, curvature.n_data, dynamics.batch_size)
     constant = np.zeros_like(curvature.noise) if dynamics.control_variates else curvature.noise / batch
@@ -59,6 +64,8 @@ def predict(dynamics: Dynamics, curvature: Curvature, time: str = "discrete") ->
 
     def bound() -> float:
         scale = float(dynamics.preconditioner) if dynamics.preconditioner.ndim == 0 else 1.0
+        if curvature.hessian_product is not None:
+            return scale * 2.0 * (2.0 - dynamics.damping) / curvature.largest_rate(dynamics.preconditioner)
         return scale * mean_square_bound(modes, response)
 
     stationary = None
@@ -68,6 +75,8 @@ def predict(dynamics: Dynamics, curvature: Curvature, time: str = "discrete") ->
         stationary = solve_modes_responding(modes, constant, response, dynamics.injected)
     if stationary is None:
         return Prediction(None, np.inf, np.inf, np.inf, False, time, curvature.approximate, None, bound)
+    if dynamics.schedule is not None:
+        return Prediction(None, np.nan, np.nan, modes.relaxation_time, True, time, NO_STATIONARY_LAW, None, bound)
     process = Process(modes, stationary, dynamics.window + dynamics.gap, dynamics.window, dynamics.output_map)
     covariance = process.covariance()
     posterior = curvature.posterior_covariance
@@ -82,6 +91,15 @@ def predict(dynamics: Dynamics, curvature: Curvature, time: str = "discrete") ->
         process,
         bound,
     )
+
+
+def _require_fit(dynamics: Dynamics, curvature: Curvature) -> None:
+    """A batch that the data can give, and arrays of the right length."""
+    checked_batch_size(dynamics.batch_size, curvature.n_data, dynamics.scheme)
+    for name in ("preconditioner", "injected", "output_map"):
+        value = getattr(dynamics, name)
+        if value is not None and value.ndim and value.shape[0] != curvature.dim:
+            raise InputError(f"the {name} has shape {value.shape}, but there are {curvature.dim} parameters")
 
 
 def _modes(dynamics: Dynamics, curvature: Curvature) -> Modes:

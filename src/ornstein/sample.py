@@ -5,27 +5,31 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ornstein.collect import Delivery, Draws, Moments
-from ornstein.curvature import FULL_LIMIT, Curvature, measure
+from ornstein.checkpoint import Checkpoint
+from ornstein.checks import brief
+from ornstein.collect import STATES_PER_DRAW
+from ornstein.curvature import Curvature, measure
 from ornstein.dynamics import Dynamics, matrix_root
-from ornstein.engine import Kept, Run, block_length, divisor_within
-from ornstein.errors import BudgetWarning, InputError, StabilityError
+from ornstein.errors import BudgetWarning, InputError, OrnsteinError, StabilityError
+from ornstein.extrapolate import extrapolated, half_step
+from ornstein.minibatch import checked_batch_size, is_whole
 from ornstein.model import Model
-from ornstein.posterior import Posterior, provenance
-from ornstein.precision import width
+from ornstein.posterior import Posterior
 from ornstein.prediction import Prediction
 from ornstein.samplers.constant_sgd import ConstantSGD
-from ornstein.warmup import Tuned, retuner, warm_up
+from ornstein.session import Plan, Session, finished
+from ornstein.sketch import rank_of
+from ornstein.warmup import Tuned
 
 Array = np.ndarray
 WARMUP_RELAXATION_TIMES = 10.0
-STATES_PER_DRAW = 8
 
 
 def sample(
@@ -45,6 +49,9 @@ def sample(
     dtype: str | None = None,
     keep: str = "draws",
     progress: bool = True,
+    checkpoint: str | Path | None = None,
+    every: str | float = "60s",
+    extrapolate: bool = False,
 ) -> Posterior:
     """Draw from the posterior by stochastic gradients, with every number that is not given chosen by theory.
 
@@ -63,8 +70,14 @@ def sample(
         init: pytree or flat vector where all chains start; None starts each at a draw from the predicted law.
         seed: same seed, same draws.
         dtype: "float32" (default) or "float64", for the chain; curvature and theory are always float64.
-        keep: "draws", or "moments" to keep only mean and covariance.
+        keep: "draws"; "moments" to keep only mean and covariance; "low-rank" (or "low-rank:K") for a covariance of a diagonal
+            plus rank 20 (or K) in memory O(K·D), and `draws` per chain from that Gaussian.
         progress: show a progress bar on a terminal.
+        checkpoint: a folder to write the whole state into, `every` so often ("30s", "5m", "1h" or seconds); `orn.resume` goes
+            on from there, to the same draws.
+        extrapolate: run again at half the step and move the draws to the mean extrapolated from both (extrapolate.py).
+
+    Ctrl-C ends the run early: what has been drawn so far is returned, with `settings["complete"]` False.
 
     >>> import numpy as np
     >>> from ornstein.glm import glm
@@ -78,70 +91,98 @@ def sample(
     options = _checked_options(draws, chains, max_steps, dtype, keep, seed)
     measured = curvature is None
     curvature = measure(model) if curvature is None else curvature
+    if not isinstance(curvature, Curvature):
+        raise InputError(f"curvature must be a Curvature, for instance orn.measure(model); got a {type(curvature).__name__}")
+    if not isinstance(model, Model):
+        raise InputError(f"model must be a Model, for instance orn.glm(X, y); got a {type(model).__name__}")
     if curvature.dim != model.dim:
         raise InputError(f"the curvature has {curvature.dim} parameters, the model {model.dim}")
     if sampler is None:
         sampler = ConstantSGD("diagonal" if curvature.diagonal else "full")
     dynamics = _tuned(sampler, curvature, batch_size, scheme)
-    prediction = dynamics.predict(curvature)
-    _require_stable(dynamics, prediction)
-    thin = _thinning(thin, dynamics, prediction, draws * chains, max_steps)
-    with width(options["dtype"]):
-        problem = model.problem(options["dtype"], curvature.mode)
-    starts = _starts(model, curvature, prediction, init, chains, seed)
-    run = Run(model.loss, problem, dynamics, model.n_data, starts, seed, options["dtype"])
+    with _solvable(dynamics.sampler):
+        prediction = dynamics.predict(curvature)
+        _require_stable(dynamics, prediction)
+    if extrapolate:
+        half_step(dynamics, curvature)  # refuses now what it would refuse after the run
+    wanted_thin, thin = thin, _thinning(thin, dynamics, prediction, draws * chains, max_steps)
     planned = _planned_warmup(warmup, prediction, chains, max_steps)
+    plan = Plan(int(draws), int(chains), thin, planned, warmup == "auto", **options)
+    starts = _starts(model, curvature, prediction, init, chains, seed)
     can_retune = measured and curvature.noise_response is None and hasattr(sampler, "tune")
-    retune = retuner(model, run, sampler, seed) if can_retune else None
     tuned = Tuned(dynamics, curvature, prediction)
-    with _progress_bar(progress, chains * (planned + draws * thin)) as report:
-        tuned, warmed = warm_up(run, tuned, planned, warmup == "auto", retune, report)
-        warmup_seconds = time.perf_counter() - started
-        store, moments, complete = _collect(run, tuned.dynamics, thin, draws, chains, keep, report)
-    settings = {
-        "batch_size": dynamics.batch_size,
-        "scheme": dynamics.scheme,
-        "thin": thin,
-        "warmup": warmed,
-        "steps": sum(chain.step for chain in run.chains),
-        "complete": complete,
-        "moment_spacing": moments.spacing,
-        "seconds": time.perf_counter() - started,
-        "seconds_before_draws": warmup_seconds,
-        **options,
-        **provenance(),
-    }
-    return Posterior.from_run(model, tuned.dynamics, tuned.curvature, tuned.prediction, store, moments, settings)
+    session = Session(model, tuned, starts, plan, sampler if can_retune else None)
+    pause = None if checkpoint is None else Checkpoint.begin(Path(checkpoint), every, session, measured)
+    posterior = finished(session, progress, pause, started)
+    if not extrapolate:
+        return posterior
+    again = {"draws": draws, "chains": chains, "thin": wanted_thin, "warmup": warmup, "max_steps": max_steps, "init": init}
+    return extrapolated(model, posterior, seed, dtype=dtype, keep=keep, progress=progress, **again)
 
 
 def _checked_options(draws: int, chains: int, max_steps: int, dtype: str | None, keep: str, seed: int) -> dict[str, Any]:
     for name, value in (("draws", draws), ("chains", chains), ("max_steps", max_steps)):
-        if isinstance(value, bool) or int(value) != value or value < 1:
+        if not is_whole(value) or value < 1:
             raise InputError(f"{name} must be a positive whole number; got {value!r}")
+    if draws * chains > max_steps:
+        raise InputError(f"{draws * chains:.3g} draws over all chains are more than max_steps={max_steps:.3g} steps can give")
+    if draws * chains < 2:
+        raise InputError("draws times chains must be at least 2: one draw alone has no covariance")
     if dtype not in (None, "float32", "float64"):
         raise InputError(f"dtype must be 'float32' or 'float64', not {dtype!r}")
-    if keep not in ("draws", "moments"):
-        raise InputError(f"keep must be 'draws' or 'moments', not {keep!r}")
+    if keep not in ("draws", "moments") and rank_of(keep) is None:
+        raise InputError(f"keep must be 'draws', 'moments', 'low-rank' or 'low-rank:K' with a rank K; got {keep!r}")
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise InputError(f"seed must be a whole number, 0 or more; got {seed!r}")
     return {"dtype": dtype or "float32", "keep": keep, "seed": int(seed)}
 
 
 def _tuned(sampler: Any, curvature: Curvature, batch_size: int | str, scheme: str) -> Dynamics:
+    if isinstance(sampler, type) or not (hasattr(sampler, "kernel") or hasattr(sampler, "tune")):
+        given = f"the class {sampler.__name__} itself" if isinstance(sampler, type) else f"a {type(sampler).__name__}"
+        raise InputError(f"sampler must be a sampler, for instance orn.ConstantSGD(), or a Dynamics; got {given}")
     if hasattr(sampler, "kernel"):
-        return sampler
-    if not hasattr(sampler, "tune"):
-        raise InputError(f"{sampler!r} is neither a sampler (it has no tune) nor a Dynamics")
+        return _fitting(sampler, curvature)
     if batch_size != "auto":
         if isinstance(batch_size, str):
             raise InputError(f"batch_size must be a whole number or 'auto', not {batch_size!r}")
-        return sampler.tune(curvature, batch_size=batch_size, scheme=scheme)
+        return _tune(sampler, curvature, batch_size, scheme)
     size = automatic_batch(curvature.n_data)
     while True:
-        dynamics = sampler.tune(curvature, batch_size=size, scheme=scheme)
-        if size == 1 or dynamics.predict(curvature).stable:
-            return dynamics
+        dynamics = _tune(sampler, curvature, size, scheme)
+        with _solvable(dynamics.sampler):
+            if size == 1 or dynamics.predict(curvature).stable:
+                return dynamics
         size //= 2
+
+
+def _tune(sampler: Any, curvature: Curvature, batch_size: int, scheme: str) -> Dynamics:
+    with _solvable(f"{brief(sampler)} with batch_size={batch_size}"):
+        return _fitting(sampler.tune(curvature, batch_size=batch_size, scheme=scheme), curvature)
+
+
+@contextmanager
+def _solvable(what: str) -> Iterator[None]:
+    """Numbers so extreme that the theory's equations have no solution in floating point are called that."""
+    try:
+        yield
+    except (ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
+        if isinstance(error, OrnsteinError):
+            raise
+        raise InputError(
+            f"{what} cannot be used on this model: the equations for its law have no solution in floating point "
+            f"({str(error).splitlines()[0]})"
+        ) from error
+
+
+def _fitting(dynamics: Dynamics, curvature: Curvature) -> Dynamics:
+    """A Dynamics as it was given, refused where it is not one for this many rows and parameters."""
+    checked_batch_size(dynamics.batch_size, curvature.n_data, dynamics.scheme)
+    for name in ("preconditioner", "injected", "output_map"):
+        shape = np.shape(getattr(dynamics, name) if getattr(dynamics, name) is not None else 0.0)
+        if any(length != curvature.dim for length in shape):
+            raise InputError(f"the {name} has shape {shape}, which does not fit {curvature.dim} parameters")
+    return dynamics
 
 
 def automatic_batch(n_data: int) -> int:
@@ -163,8 +204,8 @@ def _require_stable(dynamics: Dynamics, prediction: Prediction) -> None:
     else:
         said = f"the preconditioner is beyond the stability bound: multiply it by less than {prediction.step_bound:.4g}"
     raise StabilityError(
-        f"{said} (batch_size={dynamics.batch_size}): the chain would diverge. Use a smaller step, step_size='auto' or "
-        "another batch_size"
+        f"{said} ({'; '.join((f'batch_size={dynamics.batch_size}', *dynamics.notes))}): the chain would diverge. Use a smaller "
+        "step, step_size='auto' or another batch_size"
     )
 
 
@@ -172,10 +213,15 @@ def _thinning(thin: int | str, dynamics: Dynamics, prediction: Prediction, total
     if dynamics.window > 1:
         if thin != "auto":
             raise InputError("thin cannot be set where draws are window means: window and gap decide it")
-        return dynamics.window + dynamics.gap
+        return _window_spacing(dynamics, total, max_steps)
     if thin != "auto":
         if isinstance(thin, bool) or not isinstance(thin, int | np.integer) or thin < 1:
             raise InputError(f"thin must be a positive whole number or 'auto'; got {thin!r}")
+        if total * thin > max_steps:
+            raise InputError(
+                f"{total} draws of {thin} steps each exceed max_steps={max_steps:.3g}: raise max_steps, ask for fewer draws or "
+                "thin less"
+            )
         return int(thin)
     wanted = max(1, math.ceil(2.0 * prediction.relaxation_time))
     if wanted > STATES_PER_DRAW:
@@ -195,6 +241,18 @@ def _thinning(thin: int | str, dynamics: Dynamics, prediction: Prediction, total
     return allowed
 
 
+def _window_spacing(dynamics: Dynamics, total: int, max_steps: int) -> int:
+    """Steps from one window's end to the next; they cannot be cut, so a budget that is too small is refused."""
+    spacing = dynamics.window + dynamics.gap
+    if total * spacing > max_steps:
+        raise InputError(
+            f"{total} draws of {spacing} steps each exceed max_steps={max_steps:.3g}: raise max_steps to "
+            f"{total * spacing:.3g} or more, ask for fewer draws (at most {max_steps // spacing} over all chains), or use a "
+            "larger batch or a shorter window"
+        )
+    return spacing
+
+
 def _planned_warmup(warmup: int | str, prediction: Prediction, chains: int, max_steps: int) -> int:
     if warmup != "auto":
         if isinstance(warmup, bool) or not isinstance(warmup, int | np.integer) or warmup < 0:
@@ -212,67 +270,12 @@ def _starts(model: Model, curvature: Curvature, prediction: Prediction, init: An
             raise InputError("init holds a value that is not finite")
         return np.tile(flat - curvature.mode, (chains, 1))
     process = prediction.process
-    assert process is not None
+    spread = curvature.posterior_covariance if process is None else process.modes.to_theta(process.stationary)
     normals = np.stack(
         [
             np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(chain, 7)))).standard_normal(model.dim)
             for chain in range(chains)
         ]
     )
-    root = matrix_root(process.modes.to_theta(process.stationary))
+    root = matrix_root(spread)
     return normals * root if root.ndim < 2 else normals @ root.T
-
-
-def _collect(
-    run: Run, dynamics: Dynamics, thin: int, draws: int, chains: int, keep: str, report: Callable[[int], None]
-) -> tuple[Draws | None, Moments, bool]:
-    dimension = run.problem.centre.shape[0]
-    window, gap = dynamics.window, dynamics.gap
-    unit = math.gcd(window, gap) if window > 1 else thin
-    finest = unit if window > 1 else max(1, thin // STATES_PER_DRAW)
-    longest = block_length(dynamics.batch_size, dimension)
-    stride = divisor_within(unit, min(finest, longest))
-    if 4 * stride < finest:
-        stride = divisor_within(unit, longest)  # an awkward thinning (a prime, say) has no use for states in between
-    store = Draws(chains, draws, dimension) if keep == "draws" else None
-    moments = Moments(chains, dimension, dimension <= FULL_LIMIT, stride if window == 1 else thin)
-    deliveries = [Delivery(stride, thin, window) for _ in range(chains)]
-
-    def receive(chain: int, kept: Kept) -> None:
-        delivered = deliveries[chain].draws(kept)
-        moments.add(chain, kept.positions if window == 1 else delivered)
-        if store is not None:
-            store.add(chain, delivered)
-
-    complete = run.advance(draws * thin // stride, stride, receive, report)
-    return store, moments, complete
-
-
-@contextmanager
-def _progress_bar(show: bool, steps: int) -> Iterator[Callable[[int], None]]:
-    """Steps done, steps per second and time left, on a terminal; silent elsewhere."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not show or not console.is_terminal:
-        yield lambda done: None
-        return
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("sampling"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.completed:,.0f} steps, {task.fields[rate]} steps/s"),
-        TimeRemainingColumn(),
-    )
-    began = time.perf_counter()
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("sampling", total=steps, rate="…")
-
-        def report(done: int) -> None:
-            bar.advance(task, done)
-            completed = bar.tasks[0].completed
-            bar.update(task, rate=f"{completed / max(time.perf_counter() - began, 1e-9):,.0f}")
-
-        yield report

@@ -2,62 +2,55 @@
 
 from __future__ import annotations
 
-import json
-import os
-import zipfile
+from collections import OrderedDict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from ornstein.archive import read_archive, write_archive
 from ornstein.curvature import Curvature
 from ornstein.dynamics import Dynamics
 from ornstein.errors import FileError
 from ornstein.glm import Likelihood, Predict
 from ornstein.layout import Layout
+from ornstein.portable import NotPortableError, describe, rebuild
 from ornstein.posterior import Posterior
 from ornstein.theory import Gaussian
 
 FORMAT = "ornstein-posterior-1"
-_DYNAMICS_ARRAYS = ("preconditioner", "injected", "output_map")
-_DYNAMICS_VALUES = ("batch_size", "scheme", "damping", "window", "gap", "control_variates", "sampler")
 _CURVATURE_ARRAYS = ("mode", "hessian", "noise", "prior_hessian")
 
 
 def save_posterior(posterior: Posterior, path: Path) -> Path:
-    """Write atomically: a temporary file beside it, then a rename."""
+    """Write atomically, numbers and JSON only."""
     arrays: dict[str, np.ndarray] = {"draws": posterior.draws}
     meta: dict[str, Any] = {
         "format": FORMAT,
         "names": list(posterior.names),
-        "layout": {"paths": list(posterior.layout.paths), "shapes": [list(shape) for shape in posterior.layout.shapes]},
+        "layout": {
+            "paths": list(posterior.layout.paths),
+            "shapes": [list(shape) for shape in posterior.layout.shapes],
+            "bare": jax.tree_util.treedef_is_leaf(posterior.layout.tree),
+        },
         "settings": {key: value for key, value in posterior.settings.items() if _is_plain(value)},
     }
     if posterior.moments is not None:
         arrays["moments/mean"], arrays["moments/covariance"] = posterior.moments.mean, posterior.moments.covariance
     if posterior.dynamics is not None:
-        meta["dynamics"] = {name: getattr(posterior.dynamics, name) for name in _DYNAMICS_VALUES}
-        meta["dynamics"]["notes"] = list(posterior.dynamics.notes)
-        _put(arrays, "dynamics", posterior.dynamics, _DYNAMICS_ARRAYS)
+        meta["dynamics"] = _dynamics(posterior.dynamics, arrays)
     if posterior.curvature is not None:
         meta["curvature"] = {"n_data": int(posterior.curvature.n_data), "approximate": posterior.curvature.approximate}
         if posterior.prediction is not None and posterior.prediction.process is not None:
             arrays["spread"] = posterior.prediction.process.modes.to_theta(posterior.prediction.process.stationary)
             arrays["effective_noise"] = posterior.curvature.noise_at(arrays["spread"])
         _put(arrays, "curvature", posterior.curvature, _CURVATURE_ARRAYS)
+    arrays.update({f"constrained/{name}": values for name, values in (posterior.constrained or {}).items()})
     if isinstance(posterior.predict_function, Predict):
         meta["glm"] = vars(posterior.predict_function.likelihood)
-    temporary = path.with_name(path.name + ".part")
-    try:
-        with open(temporary, "wb") as file:
-            contents: dict[str, Any] = {"meta": np.array(json.dumps(meta)), **arrays}
-            np.savez(file, **contents)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise FileError(f"cannot write {path}: {error.strerror or error}") from error
+    write_archive(path, meta, arrays)
     return path
 
 
@@ -67,28 +60,22 @@ def load(path: str | Path) -> Posterior:
     How the noise answers to a spread is a function of the data and is not saved: the loaded curvature holds the noise met along
     the chain, so that its prediction is the one of the run.
     """
+    meta, arrays = read_archive(path, FORMAT)
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-        meta = json.loads(str(arrays.pop("meta")))
-        if meta["format"] != FORMAT:
-            raise FileError(f"{path} has format {meta['format']!r}, this version reads {FORMAT!r}")
-        return _assemble(meta, arrays)
-    except FileError:
-        raise
-    except FileNotFoundError as error:
-        raise FileError(f"there is no file {path}") from error
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        IndexError,
-        zipfile.BadZipFile,
-        EOFError,
-    ) as error:
-        raise FileError(f"{path} is not a file saved by ornstein, or it is damaged ({type(error).__name__})") from error
+        return _require_consistent(_assemble(meta, arrays))
+    except Exception as error:  # a forged file may hold any nonsense; whatever stumbles over it, the reason is the file
+        raise FileError(
+            f"{path} is not a file saved by ornstein, or it is damaged ({type(error).__name__}: {error})"
+        ) from error
+
+
+def _require_consistent(posterior: Posterior) -> Posterior:
+    size = posterior.layout.dimension
+    if posterior.draws.ndim != 3 or posterior.draws.shape[2] != size or len(posterior.names) != size:
+        raise ValueError(f"{len(posterior.names)} names and draws of shape {posterior.draws.shape} for {size} parameters")
+    if not np.all(np.isfinite(posterior.draws)) or not isinstance(posterior.settings, dict):
+        raise ValueError("draws that are not finite, or settings that are not a table")
+    return posterior
 
 
 def _assemble(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posterior:
@@ -98,9 +85,7 @@ def _assemble(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posterior:
         known: dict[str, Any] = {name: arrays.get(f"curvature/{name}") for name in _CURVATURE_ARRAYS}
         curvature = Curvature(names=tuple(meta["names"]), **meta["curvature"], **known)
     if "dynamics" in meta:
-        notes = tuple(meta["dynamics"].pop("notes"))
-        parts: dict[str, Any] = {name: arrays.get(f"dynamics/{name}") for name in _DYNAMICS_ARRAYS}
-        dynamics = Dynamics(**meta["dynamics"], **parts, notes=notes)
+        dynamics = rebuild(meta["dynamics"], arrays)
     if curvature is not None and dynamics is not None and "effective_noise" in arrays:
         along = Curvature(
             curvature.mode,
@@ -124,26 +109,40 @@ def _assemble(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posterior:
         prediction,
         predict,
         moments,
+        {name.removeprefix("constrained/"): arrays[name] for name in arrays if name.startswith("constrained/")} or None,
     )
 
 
 def _layout(meta: dict[str, Any]) -> Layout:
-    """Nested dictionaries by the parts of each path: what a pytree of dicts was; other containers come back as dicts."""
-    tree: Any = {}
-    for number, path in enumerate(meta["paths"]):
+    """Nested dictionaries by the parts of each path: what a pytree of dicts was; other containers come back as dicts.
+
+    JAX sorts the keys of a dict. Where the leaves were in another order (a list of eleven, a named tuple), dictionaries that keep
+    their order stand in, so that every leaf gets its own numbers back.
+    """
+    order, structure = jax.tree_util.tree_flatten(0 if meta["bare"] else _nested(meta["paths"], dict))
+    if order != sorted(order):
+        structure = jax.tree_util.tree_structure(_nested(meta["paths"], OrderedDict))
+    return Layout(structure, tuple(tuple(shape) for shape in meta["shapes"]), tuple(meta["paths"]))
+
+
+def _nested(paths: list[str], kind: type) -> Any:
+    """The number of every leaf at its place."""
+    tree = kind()
+    for number, path in enumerate(paths):
         *parents, leaf = path.split(".")
         node = tree
         for name in parents:
-            node = node.setdefault(name, {})
+            node = node.setdefault(name, kind())
         node[leaf] = number
-    if meta["paths"] == ["theta"]:
-        tree = 0
-    order, structure = jax.tree_util.tree_flatten(tree)
-    return Layout(
-        structure,
-        tuple(tuple(meta["shapes"][number]) for number in order),
-        tuple(meta["paths"][number] for number in order),
-    )
+    return tree
+
+
+def _dynamics(dynamics: Dynamics, arrays: dict[str, np.ndarray]) -> Any:
+    """As it is; a schedule that is a function of the user's stays behind."""
+    try:
+        return describe(dynamics, arrays, "dynamics")
+    except NotPortableError:
+        return describe(replace(dynamics, schedule=None), arrays, "dynamics")
 
 
 def _put(arrays: dict[str, np.ndarray], prefix: str, source: Any, names: tuple[str, ...]) -> None:

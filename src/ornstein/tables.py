@@ -23,18 +23,20 @@ def features(table: Any) -> tuple[Any, tuple[str, ...]]:
     ('x0', 'x1')
     """
     if is_sparse(table):
+        if table.ndim != 2 or table.dtype.kind not in "fiub":
+            raise InputError(f"X must be numeric with two axes; it is sparse of dtype {table.dtype} and shape {table.shape}")
         matrix = table.tocsr()
         return matrix, _numbered(matrix.shape[1])
     if isinstance(table, np.ndarray | jax.Array):
         return _two_dimensional(table), _numbered(table.shape[1] if table.ndim == 2 else 1)
     if hasattr(table, "columns") and hasattr(table, "to_numpy"):
         return _from_frame(table)
-    return features(np.asarray(table))
+    return features(_plain_array(table, "X"))
 
 
 def column(values: Any, what: str) -> np.ndarray:
     """One value per row as a vector: a list, array, Series or one-column frame."""
-    array = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+    array = values.to_numpy() if hasattr(values, "to_numpy") else _plain_array(values, what)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
@@ -70,6 +72,17 @@ def _numeric_object(array: np.ndarray, what: str) -> np.ndarray:
     except (TypeError, ValueError):
         culprit = next((v for v in array if not isinstance(v, int | float | np.number)), array[0])
         raise InputError(f"{what} must be numeric; it holds {culprit!r}") from None
+
+
+def _plain_array(values: Any, what: str) -> np.ndarray:
+    """What NumPy makes of a list or the like; a set, a mapping or a function is no array, and neither is a ragged list."""
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{what} cannot be read as an array: {str(error).splitlines()[0]}") from None
+    if array.ndim == 0 and array.dtype.kind == "O":
+        raise InputError(f"{what} cannot be read as an array; it is a {type(values).__name__}")
+    return array
 
 
 def _two_dimensional(array: Any) -> Any:

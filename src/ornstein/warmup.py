@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from ornstein.curvature import Curvature
 from ornstein.diagnostics.stationarity import stationarity_test
-from ornstein.engine import Kept, Run
+from ornstein.engine import Kept, Pause, Run
 from ornstein.errors import StationarityWarning
 from ornstein.minibatch import IndexSource
 from ornstein.model import Model
@@ -36,41 +36,69 @@ class Tuned:
     prediction: Prediction
 
 
+@dataclass
+class WarmUp:
+    """How far it has come: the sampler as last tuned, the round, the steps of rounds done, the positions kept in this one."""
+
+    tuned: Tuned
+    steps: int
+    automatic: bool
+    kept: list[list[Array]]
+    attempt: int = 0
+    taken: int = 0
+    done: bool = False
+
+    @classmethod
+    def planned(cls, tuned: Tuned, steps: int, automatic: bool, chains: int) -> WarmUp:
+        return cls(tuned, steps, automatic, [[] for _ in range(chains)], done=steps == 0)
+
+    def state(self) -> dict[str, Any]:
+        """The round so far, for a checkpoint."""
+        kept = {str(chain): np.concatenate(parts) for chain, parts in enumerate(self.kept) if parts}
+        counters = {"attempt": np.asarray(self.attempt), "taken": np.asarray(self.taken), "done": np.asarray(self.done)}
+        return {**counters, "kept": kept}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.attempt, self.taken, self.done = int(state["attempt"]), int(state["taken"]), bool(state["done"])
+        kept = state.get("kept", {})
+        self.kept = [[kept[str(chain)]] if str(chain) in kept else [] for chain in range(len(self.kept))]
+
+
 def warm_up(
     run: Run,
-    tuned: Tuned,
-    steps: int,
-    automatic: bool,
+    state: WarmUp,
     retune: Callable[[Tuned, Array, int], Tuned] | None,
     report: Callable[[int], None],
-) -> tuple[Tuned, int]:
-    """Run `steps`; where automatic, go on in doubled rounds until the stationarity test passes. Returns the steps taken."""
-    if steps == 0:
-        return tuned, 0
-    stride = max(1, min(steps // VALUES_PER_ROUND, run.block_steps))
-    taken = 0
-    for attempt in range(ROUNDS):
-        keeps = max(1, math.ceil(steps * 2**attempt / stride))
-        series = _run_round(run, keeps, stride, report)
-        taken += keeps * stride
-        if not automatic or keeps < 40:
-            return tuned, taken
-        settled = _settled(series, stride, tuned.prediction)
-        if retune is not None:
-            changed = retune(tuned, series, attempt)
-            if changed is not tuned:
-                tuned = changed
-                run.retune(tuned.dynamics)
-                continue
-        if settled:
-            return tuned, taken
-    warnings.warn(
-        f"after {taken} warm-up steps a chain the stationarity test still sees a drift: look at post.check(), start nearer "
-        "the mode or give warmup=…",
-        StationarityWarning,
-        stacklevel=4,
-    )
-    return tuned, taken
+    pause: Pause | None = None,
+) -> bool:
+    """Run the planned steps; where automatic, go on in doubled rounds until the stationarity test passes.
+
+    Returns False if the user interrupted it; `state` is then in the middle of a round, and a later call goes on from there.
+    """
+    stride = max(1, min(state.steps // VALUES_PER_ROUND, run.block_steps))
+    while not state.done:
+        keeps = max(1, math.ceil(state.steps * 2**state.attempt / stride))
+        series = _run_round(run, state, keeps, stride, report, pause)
+        if series is None:
+            return False
+        enough = not state.automatic or keeps < 40 or _settled(series, stride, state.tuned.prediction)
+        if state.automatic and keeps >= 40 and retune is not None:
+            changed = retune(state.tuned, series, state.attempt)
+            if changed is not state.tuned:
+                enough, state.tuned = False, changed
+                run.retune(changed.dynamics)
+        state.taken += keeps * stride
+        state.attempt += 1
+        state.kept = [[] for _ in run.chains]
+        state.done = enough or state.attempt == ROUNDS
+        if not enough and state.done:
+            warnings.warn(
+                f"after {state.taken} warm-up steps a chain the stationarity test still sees a drift: look at post.check(), "
+                "start nearer the mode or give warmup=…",
+                StationarityWarning,
+                stacklevel=4,
+            )
+    return True
 
 
 def retuner(model: Model, run: Run, sampler: Any, seed: int) -> Callable[[Tuned, Array, int], Tuned]:
@@ -101,20 +129,21 @@ def _same_size(noise: Array, before: Array, examples: int) -> bool:
     return abs(sizes[0] / sizes[1] - 1.0) <= max(0.02, error)
 
 
-def _run_round(run: Run, keeps: int, stride: int, report: Callable[[int], None]) -> Array:
-    kept: list[list[Array]] = [[] for _ in run.chains]
+def _run_round(
+    run: Run, state: WarmUp, keeps: int, stride: int, report: Callable[[int], None], pause: Pause | None
+) -> Array | None:
+    """Positions of all chains over the round, (chains, keeps, D); None if the user interrupted it."""
 
     def receive(chain: int, values: Kept) -> None:
-        kept[chain].append(values.positions)
+        state.kept[chain].append(values.positions)
 
-    run.advance(keeps, stride, receive, report)
-    shortest = min(sum(len(part) for part in parts) for parts in kept)
-    return np.stack([np.concatenate(parts)[:shortest] for parts in kept])
+    if not run.advance(keeps, stride, receive, report, start=state.taken, pause=pause):
+        return None
+    return np.stack([np.concatenate(parts) for parts in state.kept])
 
 
 def _settled(series: Array, stride: int, prediction: Prediction) -> bool:
     if prediction.process is None:
         return True
-    modes = prediction.process.modes
-    spacing = stride / max(prediction.relaxation_time, 1e-12)
-    return stationarity_test(series, modes.inverse, modes.slowest, spacing).passed()
+    states = replace(prediction.process, window=1, scale=None)
+    return stationarity_test(series, states, stride).passed()

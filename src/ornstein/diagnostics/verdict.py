@@ -1,134 +1,141 @@
-"""The verdict: a few findings, each with its number, its threshold and what to do, and one word for all of them."""
+"""The verdict: a few findings, each with its number, its bound and what to do, and one word for all of them.
+
+"trusted": nothing speaks against it. "caution": something does, read it. "not trusted": the draws are not those of the
+posterior, or there are too few to tell. Bounds and their reasons are in thresholds.py.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import textwrap
+import warnings
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.stats
 
-from ornstein.diagnostics.stationarity import stationarity_test
-from ornstein.theory import Gaussian, covariance_standard_error, kl, monte_carlo_floor
-from ornstein.theory.modes import as_matrix
+from ornstein.diagnostics import assumptions
+from ornstein.diagnostics.agreement import as_predicted
+from ornstein.diagnostics.convergence import chains_agree, length, stationary
+from ornstein.diagnostics.distance import predicted_distance
+from ornstein.diagnostics.finding import LEVELS, SKIPPED, Finding, worst
+from ornstein.diagnostics.importance import draws_gaussian, measured_distance
+from ornstein.diagnostics.subject import Subject
+from ornstein.errors import InputError, TrustWarning
 
 if TYPE_CHECKING:
+    from ornstein.model import Model
     from ornstein.posterior import Posterior
 
-LEVELS = ("trusted", "caution", "not trusted")
-ENOUGH_RELAXATION_TIMES, TOO_FEW_RELAXATION_TIMES = 100.0, 20.0
-SMALL_KL, LARGE_KL = 0.05, 0.5
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was looked at."""
-
-    name: str
-    level: str
-    number: float
-    threshold: float
-    sentence: str
-    remedy: str = ""
+MARKS = {"trusted": "ok", "caution": "??", "not trusted": "NO", SKIPPED: "--"}
+MEANING = {
+    "trusted": "Nothing speaks against taking these draws for the posterior.",
+    "caution": "Usable with care; read what is marked ??.",
+    "not trusted": "Do not take these draws for the posterior; see what is marked NO.",
+}
+WIDTH = 120
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the answer can be trusted; prints as a table."""
+    """Whether the answer can be trusted; prints as a table.
+
+    >>> Verdict((Finding("length", "caution", 12.0, 100.0, "each chain is 12 relaxation times long", "run longer"),))
+    Verdict: caution. Usable with care; read what is marked ??.
+      [??] length  each chain is 12 relaxation times long
+                   → run longer
+    """
 
     findings: tuple[Finding, ...]
 
     @property
     def level(self) -> str:
-        """The worst level of any finding."""
-        return max((finding.level for finding in self.findings), key=LEVELS.index, default="trusted")
+        """The worst level of any finding: "trusted", "caution" or "not trusted"."""
+        return worst(*(finding.level for finding in self.findings))
+
+    @property
+    def trusted(self) -> bool:
+        return self.level == "trusted"
+
+    @property
+    def remedies(self) -> tuple[str, ...]:
+        """What to do, the worst findings first."""
+        raised = [finding for finding in self.findings if finding.level in LEVELS[1:] and finding.remedy]
+        return tuple(finding.remedy for finding in sorted(raised, key=lambda finding: -LEVELS.index(finding.level)))
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def __getitem__(self, name: str) -> Finding:
+        """The finding of this name."""
+        for finding in self.findings:
+            if finding.name == name:
+                return finding
+        raise InputError(f"there is no finding {name!r}; there are {[finding.name for finding in self.findings]}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON: NaN and infinity become None."""
+        rows = [asdict(finding) for finding in self.findings]
+        for row in rows:
+            row.update({key: None for key in ("number", "threshold") if not np.isfinite(row[key])})
+        return {"level": self.level, "findings": rows}
+
+    def warn(self, stacklevel: int = 2) -> None:
+        """Raise a TrustWarning that names what speaks against the answer; nothing where it is trusted."""
+        raised = [finding for finding in self.findings if finding.level in LEVELS[1:]]
+        if raised:
+            said = "; ".join(f"{finding.name}: {finding.sentence}" for finding in raised)
+            warnings.warn(f"{self.level}: {said}", TrustWarning, stacklevel=stacklevel + 1)
 
     def __str__(self) -> str:
-        marks = {"trusted": "ok", "caution": "??", "not trusted": "NO"}
-        width = max(len(finding.name) for finding in self.findings)
-        lines = [f"Verdict: {self.level}"]
+        return self._table(details=False)
+
+    def explain(self) -> str:
+        """The table with every finding's details, those that are content too."""
+        return self._table(details=True)
+
+    def _table(self, *, details: bool) -> str:
+        width = max((len(finding.name) for finding in self.findings), default=0)
+        lines = [f"Verdict: {self.level}. {MEANING[self.level]}"]
         for finding in self.findings:
-            lines.append(f"  [{marks[finding.level]}] {finding.name:<{width}}  {finding.sentence}")
-            if finding.remedy and finding.level != "trusted":
-                lines.append(f"       {'':<{width}}  → {finding.remedy}")
+            raised = finding.level in LEVELS[1:]
+            lead = f"  [{MARKS[finding.level]}] {finding.name:<{width}}  "
+            under = " " * len(lead)
+            lines += _wrapped(finding.sentence, lead, under)
+            if finding.detail and (details or raised):
+                lines += _wrapped(finding.detail, under, under)
+            if finding.remedy and raised:
+                lines += _wrapped(finding.remedy, under + "→ ", under + "  ")
         return "\n".join(lines)
 
     __repr__ = __str__
 
 
-def check(posterior: Posterior) -> Verdict:
-    """Look at a Posterior made by a sampler whose law theory predicts."""
-    findings = [_length(posterior), _stationary(posterior), _as_predicted(posterior), _distance(posterior)]
+def _wrapped(text: str, first: str, following: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=following, break_long_words=False)
+
+
+def check(posterior: Posterior, model: Model | None = None, *, stein: bool | int = False, seed: int = 0) -> Verdict:
+    """Look at a posterior from all sides; see `Posterior.check`."""
+    if model is not None and model.dim != posterior.mean.size:
+        raise InputError(f"the model has {model.dim} parameters, the posterior {posterior.mean.size}")
+    subject = Subject(posterior, model if model is not None else posterior.model, seed)
+    weighted = draws_gaussian(subject)
+    findings = [
+        length(subject),
+        stationary(subject),
+        chains_agree(subject),
+        as_predicted(subject),
+        predicted_distance(subject),
+        measured_distance(subject, weighted),
+        assumptions.gaussian_noise(subject),
+        assumptions.constant_noise(subject),
+        assumptions.small_steps(subject),
+        assumptions.quadratic(subject, weighted),
+        assumptions.noise_is_curvature(subject),
+    ]
+    if stein:
+        from ornstein.diagnostics.stein import stein_discrepancy
+
+        findings.append(stein_discrepancy(subject, None if stein is True else stein))
     return Verdict(tuple(finding for finding in findings if finding is not None))
-
-
-def _length(posterior: Posterior) -> Finding:
-    steps = posterior.settings["thin"] * posterior.draws.shape[1]
-    times = steps / max(posterior.prediction.relaxation_time, 1e-12)
-    level = _graded(-times, -ENOUGH_RELAXATION_TIMES, -TOO_FEW_RELAXATION_TIMES)
-    sentence = f"each chain is {times:.3g} relaxation times long (wanted: {ENOUGH_RELAXATION_TIMES:.0f})"
-    wanted = int(np.ceil(posterior.draws.shape[1] * ENOUGH_RELAXATION_TIMES / max(times, 1e-12)))
-    remedy = f"run longer: draws={wanted}, or raise max_steps so that thinning is not cut"
-    return Finding("length", level, times, ENOUGH_RELAXATION_TIMES, sentence, remedy)
-
-
-def _stationary(posterior: Posterior) -> Finding | None:
-    process = posterior.prediction.process
-    if posterior.draws.shape[1] < 20:
-        return None
-    modes = process.modes
-    spacing = posterior.settings["thin"] / max(posterior.prediction.relaxation_time, 1e-12)
-    test = stationarity_test(posterior.draws - posterior.curvature.mode, modes.inverse, modes.slowest, spacing)
-    level = "trusted" if test.passed(0.01) else "caution" if test.passed(1e-4) else "not trusted"
-    sentence = f"early against late draws: z = {test.z:.2f} ({test.series}), p = {test.p_value:.2g} (wanted: above 0.01)"
-    return Finding("stationary", level, test.p_value, 0.01, sentence, "warm up longer (warmup=…) or start nearer the mode")
-
-
-def _as_predicted(posterior: Posterior) -> Finding:
-    prediction, total = posterior.prediction, posterior.settings["states"]
-    process = posterior.moment_process()
-    floor = monte_carlo_floor(process, total)
-    law = Gaussian(posterior.curvature.mode, prediction.covariance)
-    found = Gaussian(posterior.mean, posterior.covariance)
-    distance = kl(found, law) if total > 2 * posterior.mean.size else float("nan")
-    dimension = posterior.mean.size
-    level = _graded(distance, 2.0 * floor + 0.02, 2.0 * floor + 0.1)
-    sentence = f"KL(draws ‖ prediction) = {distance:.3g}, of which {floor:.3g} is Monte-Carlo error"
-    if dimension <= 200:
-        error = covariance_standard_error(process, total)
-        scores = (as_matrix(posterior.covariance, dimension) - as_matrix(prediction.covariance, dimension)) / error
-        row, column = np.unravel_index(int(np.argmax(np.abs(scores))), scores.shape)
-        bound = scipy.stats.norm.isf(0.005 / (dimension * (dimension + 1)))
-        names = posterior.names
-        where = names[row] if row == column else f"{names[row]}, {names[column]}"
-        sentence += f"; largest z of an entry {abs(scores[row, column]):.1f} ({where}; {bound:.1f} by chance)"
-    remedy = (
-        "the linear theory does not describe this chain: use a smaller step (larger N/S), check the scheme and the likelihood"
-    )
-    return Finding("as predicted", level, distance, 2.0 * floor + 0.02, sentence, remedy)
-
-
-def _distance(posterior: Posterior) -> Finding:
-    prediction = posterior.prediction
-    worst = max(prediction.kl_qp, prediction.kl_pq)
-    level = _graded(worst, SMALL_KL, LARGE_KL)
-    sentence = (
-        f"predicted KL(sampler ‖ posterior) = {prediction.kl_qp:.3g}, KL(posterior ‖ sampler) = {prediction.kl_pq:.3g} "
-        f"(wanted: below {SMALL_KL})"
-    )
-    if prediction.approximate:
-        sentence += f"; approximate: {prediction.approximate}"
-        level = max(level, "caution", key=LEVELS.index)
-    remedy = (
-        ""
-        if "'full'" in posterior.dynamics.sampler
-        else "use the full preconditioner, ConstantSGD('full'): its predicted KL is 0"
-    )
-    return Finding("distance", level, worst, SMALL_KL, sentence, remedy or "use a smaller batch or a smaller step")
-
-
-def _graded(number: float, good: float, bad: float) -> str:
-    """Small is good; NaN is not trusted."""
-    if not np.isfinite(number):
-        return "not trusted"
-    return "trusted" if number <= good else "caution" if number <= bad else "not trusted"

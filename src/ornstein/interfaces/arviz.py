@@ -37,12 +37,30 @@ def split_r_hat(draws: Array) -> float:
     return float(arviz.rhat(draws))
 
 
-def inference_data(posterior: dict[str, Array], attributes: dict[str, Any]) -> Any:
+def inference_data(
+    posterior: dict[str, Array],
+    attributes: dict[str, Any],
+    coords: dict[str, list[str]] | None = None,
+    dims: dict[str, list[str]] | None = None,
+) -> Any:
     """An InferenceData (0.x) or DataTree (1.x) with one posterior group."""
     import arviz
 
     if _is_new():
-        tree = arviz.from_dict({"posterior": posterior})
+        tree = arviz.from_dict({"posterior": posterior}, coords=coords, dims=dims)
         tree["posterior"].attrs.update(attributes)
         return tree
-    return arviz.from_dict(posterior=posterior, posterior_attrs=attributes)
+    return arviz.from_dict(posterior=posterior, posterior_attrs=attributes, coords=coords, dims=dims)
+
+
+def pareto_smoothed(log_weights: Array) -> tuple[Array, float]:
+    """Log importance weights with their tail smoothed (PSIS), up to a constant, and the tail's shape k."""
+    if _is_new():
+        from arviz_stats.base import array_stats
+
+        smoothed, k = array_stats.psislw(log_weights, axis=-1)
+    else:
+        import arviz
+
+        smoothed, k = arviz.psislw(log_weights)
+    return np.asarray(smoothed), float(k)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ornstein import theory
+from ornstein.checks import as_numbers, brief, checked_damping
 from ornstein.curvature import Curvature
 from ornstein.dynamics import Dynamics
 from ornstein.errors import InputError
@@ -55,14 +56,15 @@ class ConstantSGD:
         _choice("tuning", self.tuning, ("discrete", "continuous"))
         _choice("objective", self.objective, theory.rates.OBJECTIVES)
         _choice("target", self.target, ("posterior", "sandwich"))
-        if not 0.0 < self.damping <= 1.0:
-            raise InputError(f"damping must lie in (0, 1]; got {self.damping}")
+        checked_damping(self.damping)
         if not isinstance(self.step_size, str):
-            given = np.asarray(self.step_size, dtype=float)
+            given = as_numbers("step_size", self.step_size)
             if not np.all(np.isfinite(given)) or (given.ndim < 2 and np.any(given <= 0)):
-                raise InputError(f"step_size must be positive and finite; got {self.step_size!r}")
+                raise InputError(f"step_size must be positive and finite; got {brief(self.step_size)}")
         elif self.step_size != "auto":
             raise InputError(f"step_size must be 'auto', a number or an array; got {self.step_size!r}")
+        if self.target == "sandwich" and self.tuning == "continuous":
+            raise InputError("the paper's continuous-time formulas aim at the posterior: target='sandwich' needs tuning='discrete'")
         if self.control_variates:
             raise InputError(
                 "constant SGD refuses control variates: its gradient noise is what makes it sample, and they remove it. "

@@ -47,7 +47,7 @@ def sampled_noise(curvature: Curvature, noise: Array, batch_size: float) -> Samp
     prior = curvature.prior_hessian
     if prior is not None and np.any(prior):
         part = prior / curvature.n_data
-        part = np.diag(part) if part.ndim == 1 and noise.ndim == 2 else part
+        part = _positive_part(np.diag(part) if part.ndim == 1 and noise.ndim == 2 else part)
         lifted, still = _scarcest(curvature, noise + part)
         if lifted >= HOPELESS * batch_size / curvature.n_data:
             note = (
@@ -61,6 +61,14 @@ def sampled_noise(curvature: Curvature, noise: Array, batch_size: float) -> Samp
         "does not explore it. Give that direction a proper prior (prior_precision > 0), drop it, or use a sampler that "
         "injects noise"
     )
+
+
+def _positive_part(matrix: Array) -> Array:
+    """The prior of a hierarchy need not be log-concave at the mode. Any covariance may be injected, so its positive part will do."""
+    if matrix.ndim == 1:
+        return np.maximum(matrix, 0.0)
+    values, vectors = np.linalg.eigh(matrix)
+    return matrix if values[0] >= 0.0 else (vectors * np.maximum(values, 0.0)) @ vectors.T
 
 
 def _scarcest(curvature: Curvature, noise: Array) -> tuple[float, str]:

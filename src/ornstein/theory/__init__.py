@@ -2,10 +2,11 @@
 
 Where is what: `stationary_covariance` (one Lyapunov equation for all samplers), `theorem_1_rate`, `theorem_2_preconditioner`,
 `diagonal_corollary`, `square_root_rate`, `reverse_kl_rate` (the paper's), `exact_preconditioner`, `exact_rate`,
-`exact_diagonal`, `sandwich_preconditioner`, `matched_injection` (discrete time), `kl`, `monte_carlo_floor`.
+`exact_diagonal`, `sandwich_preconditioner`, `matched_injection`, `injection_bound` (discrete time), `window_covariance`,
+`transport_map` (averages), `kl`, `monte_carlo_floor`.
 """
 
-from ornstein.theory.averaging import sandwich_covariance, window_covariance
+from ornstein.theory.averaging import sandwich_covariance, transport_map, window_covariance
 from ornstein.theory.divergence import Gaussian, covariance_standard_error, kl, kl_covariance, monte_carlo_floor
 from ornstein.theory.modes import Modes, normal_modes
 from ornstein.theory.rates import (
@@ -13,6 +14,8 @@ from ornstein.theory.rates import (
     exact_diagonal,
     exact_preconditioner,
     exact_rate,
+    injection_bound,
+    largest_rate_within,
     matched_injection,
     reverse_kl_rate,
     sandwich_preconditioner,
@@ -32,8 +35,10 @@ __all__ = [
     "exact_diagonal",
     "exact_preconditioner",
     "exact_rate",
+    "injection_bound",
     "kl",
     "kl_covariance",
+    "largest_rate_within",
     "matched_injection",
     "mean_square_bound",
     "monte_carlo_floor",
@@ -47,5 +52,6 @@ __all__ = [
     "stationary_covariance",
     "theorem_1_rate",
     "theorem_2_preconditioner",
+    "transport_map",
     "window_covariance",
 ]

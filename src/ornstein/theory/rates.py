@@ -99,6 +99,46 @@ def matched_injection(
     return 2.0 * damping / n_data * h - congruence(h, taken)
 
 
+def injection_bound(
+    hessian: ArrayLike, noise: ArrayLike, n_data: int, batch_size: float, damping: float = 1.0, *, drift: bool = True
+) -> float:
+    """The largest scalar step h for which the matched injection is still a covariance.
+
+    h ≤ (2μ/N)/λ_max(μ/((2−μ)N) A + C/S). With `drift=False` the term in A is left out: the bound of an injection that makes
+    up for the gradient noise alone, 2μh/N I − h²C/S.
+
+    >>> injection_bound(np.eye(2), np.eye(2), n_data=10, batch_size=5.0)  # 2/(1 + N/S)
+    0.666666666666666...
+    """
+    a, taken = np.asarray(hessian, dtype=float), np.asarray(noise, dtype=float) / batch_size
+    if drift:
+        if a.ndim != taken.ndim:
+            a, taken = as_matrix(a, a.shape[0]), as_matrix(taken, a.shape[0])
+        taken = taken + damping / ((2.0 - damping) * n_data) * a
+    largest = float(np.max(taken) if taken.ndim == 1 else np.linalg.eigvalsh(taken)[-1])
+    return float("inf") if largest <= 0.0 else 2.0 * damping / (n_data * largest)
+
+
+def largest_rate_within(divergence: Callable[[float], float], bound: float, limit: float) -> float:
+    """The largest rate up to `bound` whose divergence, growing with the rate, is at most `limit`; to 0.1 %, from below.
+
+    >>> round(largest_rate_within(lambda rate: rate**2, bound=10.0, limit=4.0), 2)
+    2.0
+    """
+    low = bound
+    while divergence(low) > limit:
+        low /= 4.0
+        if low < 1e-30 * bound:
+            raise ValueError(f"no rate below {bound:.3g} keeps the divergence within {limit:.3g}")
+    if low == bound:
+        return bound
+    high = 4.0 * low
+    while high > 1.001 * low:
+        middle = float(np.sqrt(low * high))
+        low, high = (middle, high) if divergence(middle) <= limit else (low, middle)
+    return low
+
+
 def exact_rate(
     hessian: ArrayLike,
     noise: ArrayLike,

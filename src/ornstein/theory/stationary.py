@@ -6,9 +6,10 @@ Units: `noise` is the covariance of the minibatch gradient of the *mean* loss, f
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy.optimize
 from numpy.typing import ArrayLike
 
 from ornstein.theory.modes import Array, Modes, as_matrix, congruence, normal_modes
@@ -142,22 +143,43 @@ def solve_modes_responding(
 def mean_square_bound(modes: Modes, response: Response | None, rounds: int = 60, tolerance: float = 1e-4) -> float:
     """The largest factor on H that leaves a stationary covariance.
 
-    At that factor c a positive Σ solves c·(HAΣAH + H response(Σ) H) = HAΣ + ΣAH, so 1/c is the largest eigenvalue of a
-    positive map, found by power iteration. Without a response it is 2(2−μ)/λ_max(HA); with momentum that bound is reported.
+    Without a response that is 2(2−μ)/λ_max(HA). With one it is the factor c at which a positive Σ carries itself: the noise that
+    Σ calls forth, under the step cH, has Σ again as its stationary covariance. Found by power iteration, each round with the c
+    that keeps the size of Σ; one call of the response per round.
     """
     plain = 2.0 * (2.0 - modes.damping) / float(np.max(modes.rates))
-    if response is None or modes.damping != 1.0:
+    if response is None:
         return plain
     state = np.eye(modes.dimension) if modes.basis.ndim == 2 else np.ones(modes.dimension)
-    left, right = (modes.rates[:, None], modes.rates[None, :]) if state.ndim == 2 else (modes.rates, modes.rates)
-    eigenvalue = 0.0
+    bound = plain
     for _ in range(rounds):
-        image = (left * right * state + modes.gradient_noise(response(modes.to_theta(state)))) / (left + right)
-        previous, eigenvalue = eigenvalue, float(np.linalg.norm(image))
-        state = image / eigenvalue
-        if abs(eigenvalue - previous) <= tolerance * eigenvalue:
+        driven = modes.gradient_noise(response(modes.to_theta(state / np.linalg.norm(state))))
+        previous, bound = bound, _self_carrying_factor(modes, driven, plain)
+        if bound == plain or abs(bound - previous) <= tolerance * bound:
             break
-    return 1.0 / eigenvalue
+        state = _answer(modes, driven, bound)
+    return bound
+
+
+def _answer(modes: Modes, driven: Array, factor: float) -> Array:
+    """Stationary covariance (in the coordinates of H) under the step `factor`·H of gradient noise `driven`."""
+    scaled = replace(modes, rates=factor * modes.rates)
+    return factor**2 * driven / scaled.divisor("discrete", diagonal=driven.ndim == 1)
+
+
+def _self_carrying_factor(modes: Modes, driven: Array, plain: float) -> float:
+    """The factor, below the plain bound, at which the answer to `driven` has norm one."""
+
+    def excess(factor: float) -> float:
+        return float(np.linalg.norm(_answer(modes, driven, factor))) - 1.0
+
+    highest = plain * (1.0 - 1e-12)
+    if excess(highest) <= 0.0:
+        return plain
+    lowest = plain / 2.0
+    while excess(lowest) > 0.0:
+        lowest /= 2.0
+    return float(scipy.optimize.brentq(excess, lowest, highest, rtol=1e-12))
 
 
 def _trace(covariance: Array) -> float:

@@ -1,0 +1,61 @@
+"""Are the draws spread as theory predicted?"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+import scipy.stats
+
+from ornstein.diagnostics import thresholds
+from ornstein.diagnostics.finding import Finding, graded
+from ornstein.diagnostics.subject import Subject
+from ornstein.theory import covariance_standard_error, kl_covariance
+from ornstein.theory.modes import as_matrix
+
+Array = np.ndarray
+LARGEST_FOR_SCORES = 200
+
+
+def as_predicted(subject: Subject) -> Finding | None:
+    """Empirical against predicted covariance: KL beyond its Monte-Carlo floor, z per entry, the worst direction by name.
+
+    The means are compared under A4: a posterior that is not quadratic moves the mean of the draws and its own alike.
+    """
+    law, error = subject.law, subject.error
+    if law is None or error is None:
+        return None
+    found, predicted = subject.posterior.covariance, law.prediction.covariance
+    assert predicted is not None
+    distance = kl_covariance(found, predicted)
+    excess, chance = distance - error.covariance, thresholds.CHANCE * error.covariance_sd
+    small = thresholds.SMALL_KL + chance
+    level = graded(excess, small, thresholds.LARGE_KL + chance)
+    sentence = (
+        f"KL(draws ‖ prediction) {distance:.2g}, {error.covariance:.2g} by chance "
+        f"(wanted: at most {error.covariance + small:.2g})"
+    )
+    detail = ""
+    if subject.dimension <= LARGEST_FOR_SCORES:
+        detail = _worst_direction(subject, found, predicted) + "; " + _worst_entry(subject, found, predicted)
+    remedy = (
+        "theory does not describe this chain, so nothing that it predicts holds: use smaller steps (a smaller batch), and "
+        "check how minibatches are drawn"
+    )
+    return Finding("as predicted", level, excess, small, sentence, remedy, detail)
+
+
+def _worst_direction(subject: Subject, found: Array, predicted: Array) -> str:
+    size = subject.dimension
+    ratios, directions = scipy.linalg.eigh(as_matrix(found, size), as_matrix(predicted, size))
+    place = int(np.argmax(np.abs(np.log(np.maximum(ratios, 1e-300)))))
+    return f"variance {ratios[place]:.2f} times the predicted along {subject.words(directions[:, place])}"
+
+
+def _worst_entry(subject: Subject, found: Array, predicted: Array) -> str:
+    size, names = subject.dimension, subject.posterior.names
+    error = covariance_standard_error(subject.posterior.moment_process(), subject.posterior.settings["states"])
+    scores = np.abs(as_matrix(found, size) - as_matrix(predicted, size)) / np.where(error > 0, error, np.inf)
+    row, column = np.unravel_index(int(np.argmax(scores)), scores.shape)
+    where = names[row] if row == column else f"{names[row]}, {names[column]}"
+    bound = scipy.stats.norm.isf(0.005 / (size * (size + 1) / 2.0))
+    return f"largest z of an entry {scores[row, column]:.1f} ({where}; up to {bound:.1f} by chance)"

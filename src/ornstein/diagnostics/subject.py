@@ -1,0 +1,106 @@
+"""What is being looked at: a posterior, the model where it is at hand, and what follows from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ornstein.diagnostics.monte_carlo import MonteCarloError, expected_error
+from ornstein.diagnostics.stationarity import SHORTEST
+from ornstein.theory import Process
+
+if TYPE_CHECKING:
+    from ornstein.curvature import Curvature
+    from ornstein.dynamics import Dynamics
+    from ornstein.model import Model
+    from ornstein.posterior import Posterior
+    from ornstein.prediction import Prediction
+
+Array = np.ndarray
+# Passes over all data that a check may take, as a share of those that sampling took; and their least and largest number.
+SHARE_OF_PASSES, FEWEST_PASSES, MOST_PASSES = 0.04, 64, 200
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """What ran and what theory said would come, where a stationary law was predicted."""
+
+    dynamics: Dynamics
+    curvature: Curvature
+    prediction: Prediction
+    process: Process
+
+    @property
+    def dimension(self) -> int:
+        return self.curvature.dim
+
+    @property
+    def spread(self) -> Array:
+        """Covariance of single iterates, which window means are narrower than."""
+        return self.process.modes.to_theta(self.process.stationary)
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A posterior under inspection."""
+
+    posterior: Posterior
+    model: Model | None
+    seed: int = 0
+
+    @cached_property
+    def law(self) -> Law | None:
+        post = self.posterior
+        if post.dynamics is None or post.curvature is None or post.prediction is None or post.prediction.process is None:
+            return None
+        return Law(post.dynamics, post.curvature, post.prediction, post.delivered_process())
+
+    @property
+    def dimension(self) -> int:
+        return int(self.posterior.mean.size)
+
+    @property
+    def steps_per_chain(self) -> float:
+        """Steps of each chain that the mean and covariance come from."""
+        settings = self.posterior.settings
+        return settings["states"] * settings["moment_spacing"] / self.posterior.draws.shape[0]
+
+    @cached_property
+    def error(self) -> MonteCarloError | None:
+        """What the mean and covariance must be off by chance; None where no law was predicted."""
+        if self.law is None:
+            return None
+        return expected_error(self.posterior.moment_process(), self.posterior.settings["states"])
+
+    @cached_property
+    def passes(self) -> int:
+        """How many passes over the data the check may take."""
+        settings = self.posterior.settings
+        rows = settings.get("steps", 0) * settings.get("batch_size", 0)
+        taken = rows / self.model.n_data if self.model is not None and rows else settings.get("passes", np.inf)
+        return int(np.clip(SHARE_OF_PASSES * taken, FEWEST_PASSES, MOST_PASSES))
+
+    @property
+    def no_chains(self) -> str:
+        """Why the draws are no chains that could be looked at one after the other; empty where they are."""
+        if str(self.posterior.settings.get("keep", "")).startswith("low-rank"):
+            return "the draws were made from the moments of the chain"
+        if self.posterior.draws.shape[1] < SHORTEST:
+            return f"{self.posterior.draws.shape[1]} draws a chain were kept, {SHORTEST} are needed"
+        return ""
+
+    def some_draws(self, count: int) -> Array:
+        """Draws spread evenly over all chains, (count, D); fewer where there are fewer."""
+        flat = self.posterior.draws.reshape(-1, self.dimension)
+        return flat[np.unique(np.linspace(0, len(flat) - 1, min(count, len(flat))).astype(int))]
+
+    def words(self, combination: Array) -> str:
+        """A linear combination of the parameters, each in units of its sd, by those that matter most in it."""
+        weights = combination * self.posterior.sd
+        weights = weights / max(float(np.linalg.norm(weights)), 1e-300)
+        order = np.argsort(-np.abs(weights))[:3]
+        shown = [place for place in order if abs(weights[place]) >= 0.1 * abs(weights[order[0]])]
+        return " ".join(f"{weights[place]:+.2f} {self.posterior.names[place]}" for place in shown)

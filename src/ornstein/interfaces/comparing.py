@@ -1,0 +1,70 @@
+"""`ornstein compare`: samplers and baselines on one table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ornstein.errors import InputError, OrnsteinError
+from ornstein.interfaces import console
+from ornstein.interfaces.fitting import SAMPLERS, sampler_by_name
+
+if TYPE_CHECKING:
+    from ornstein.curvature import Curvature
+    from ornstein.interfaces.fitting import Table
+    from ornstein.posterior import Posterior
+
+BASELINES = ("laplace", "bbvi", "nuts")
+DEFAULT = ("constant-sgd-full", "constant-sgd-diagonal", "constant-sgd-scalar", "sgld", "laplace")
+
+
+def compare_methods(
+    table: Table,
+    methods: Sequence[str] | None,
+    reference: str | None,
+    options: dict[str, Any],
+    stochastic: dict[str, Any],
+    plot: Path | None,
+) -> None:
+    """Run each method and print orn.compare's table; a method that cannot run is said to, and left out.
+
+    `options` (draws, chains, seed) are for all methods, `stochastic` (batch size, budget) for those with minibatches.
+    """
+    from ornstein.compare import compare
+    from ornstein.curvature import measure
+
+    chosen = list(dict.fromkeys([*(methods or DEFAULT), *([reference] if reference else [])]))
+    for name in chosen:
+        if name not in (*SAMPLERS, *BASELINES):
+            raise InputError(f"unknown method {name!r}; choose from {', '.join((*SAMPLERS, *BASELINES))}")
+    curvature = measure(table.model)
+    posteriors: dict[str, Posterior] = {}
+    for name in chosen:
+        began = time.perf_counter()
+        try:
+            posteriors[name] = _run(table, name, curvature, options, stochastic)
+        except OrnsteinError as error:
+            if name == reference or len(chosen) == 1:
+                raise
+            console.warn(f"{name} was left out: {error}")
+            continue
+        console.remark(f"{name}: {time.perf_counter() - began:.1f} s")
+    comparison = compare(posteriors, reference=reference)
+    console.say(str(comparison))
+    console.say("Distances are on the standardised scale, in nats; KL does not depend on the scale.")
+    if plot is not None:
+        comparison.plot(plot)
+        console.say(f"Written: {plot}")
+
+
+def _run(table: Table, name: str, curvature: Curvature, options: dict[str, Any], stochastic: dict[str, Any]) -> Posterior:
+    import ornstein
+
+    model = table.model
+    if name in SAMPLERS:
+        return ornstein.sample(model, sampler_by_name(name), curvature=curvature, **options, **stochastic)
+    if name == "laplace":
+        return ornstein.laplace(model, curvature=curvature, **options)
+    return ornstein.bbvi(model, **options) if name == "bbvi" else ornstein.nuts(model, **options)

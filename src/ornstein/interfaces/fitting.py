@@ -1,0 +1,101 @@
+"""A table in, a Posterior out: what `ornstein fit`, `compare` and `demo` have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ornstein.errors import FileError, InputError
+from ornstein.interfaces.encoding import Encoding
+
+if TYPE_CHECKING:
+    import pandas
+
+    from ornstein.glm import GLM
+    from ornstein.posterior import Posterior
+
+SAMPLERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "constant-sgd-full": ("ConstantSGD", {"preconditioner": "full"}),
+    "constant-sgd-diagonal": ("ConstantSGD", {"preconditioner": "diagonal"}),
+    "constant-sgd-sqrt": ("ConstantSGD", {"preconditioner": "sqrt"}),
+    "constant-sgd-scalar": ("ConstantSGD", {"preconditioner": "scalar"}),
+    "sgld": ("SGLD", {}),
+    "sgld-exact": ("SGLD", {"exact": True}),
+    "sgfs-full": ("SGFS", {"preconditioner": "full"}),
+    "sgfs-diagonal": ("SGFS", {"preconditioner": "diagonal"}),
+    "sghmc": ("SGHMC", {}),
+    "iasg": ("IASG", {}),
+}
+
+
+def sampler_by_name(name: str) -> Any:
+    """A sampler with its defaults.
+
+    >>> sampler_by_name("constant-sgd-full").name
+    "ConstantSGD('full')"
+    """
+    import ornstein
+
+    if name not in SAMPLERS:
+        raise InputError(f"unknown sampler {name!r}; choose one of {', '.join(SAMPLERS)}")
+    kind, options = SAMPLERS[name]
+    return getattr(ornstein, kind)(**options)
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A data frame, what its columns mean, and the regression they make."""
+
+    frame: pandas.DataFrame
+    encoding: Encoding
+    prior_precision: float = 1.0
+
+    @classmethod
+    def of(
+        cls,
+        frame: pandas.DataFrame,
+        target: str,
+        family: str = "auto",
+        categorical: Iterable[str] = (),
+        drop: Iterable[str] = (),
+        prior_precision: float = 1.0,
+    ) -> Table:
+        return cls(frame, Encoding.of(frame, target, family, tuple(categorical), tuple(drop)), prior_precision)
+
+    @cached_property
+    def model(self) -> GLM:
+        """On the standardised scale, with an intercept under a flat prior."""
+        from ornstein.glm import glm
+
+        encoding = self.encoding
+        return glm(
+            encoding.features(self.frame),
+            encoding.response(self.frame),
+            family=encoding.family,
+            prior_precision=self.prior_precision,
+        )
+
+    def sample(self, sampler: Any, source: str, **options: Any) -> Posterior:
+        """Draws on the standardised scale; the table's encoding and the prior travel in the settings."""
+        from ornstein.sample import sample
+
+        return self.described(sample(self.model, sampler, **options), source)
+
+    def described(self, posterior: Posterior, source: str) -> Posterior:
+        """The posterior with where it came from and how to undo the encoding."""
+        described = {
+            "source": source,
+            "rows": len(self.frame),
+            "prior_precision": self.prior_precision,
+            "table": self.encoding.to_json(),
+        }
+        return replace(posterior, settings={**posterior.settings, **described})
+
+
+def encoding_of(posterior: Posterior, path: str = "this posterior") -> Encoding:
+    """The encoding that travelled with a posterior."""
+    if "table" not in posterior.settings:
+        raise FileError(f"{path} was not made from a table by `ornstein fit`: it does not say what its columns were")
+    return Encoding.from_json(posterior.settings["table"])

@@ -1,0 +1,155 @@
+"""The report: one HTML file that needs nothing else, verdict first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ornstein.errors import FileError
+from ornstein.interfaces.console import number
+from ornstein.interfaces.report.sections import sections
+
+if TYPE_CHECKING:
+    import pandas
+
+    from ornstein.diagnostics.verdict import Verdict
+    from ornstein.interfaces.encoding import Encoding
+    from ornstein.model import Model
+    from ornstein.posterior import Posterior
+
+Array = np.ndarray
+MOST_ROWS = 60
+MEANING = {
+    "trusted": "The chain did what theory said it would, and what theory says is the posterior, within the bounds below.",
+    "caution": "Usable with care: at least one finding is outside its bound. Read it, and what would mend it.",
+    "not trusted": "Do not take these draws for the posterior: at least one finding is far outside its bound.",
+}
+ORDER = ("not trusted", "caution", "trusted", "skipped")
+VERSIONS = ("ornstein", "jax", "numpy", "scipy", "python")
+NOT_SHOWN = ("table", "source", "rows", *VERSIONS)
+
+
+def write_report(
+    posterior: Posterior, path: str | Path, *, model: Model | None = None, verdict: Verdict | None = None, title: str | None = None
+) -> Path:
+    """Write the report of a fit; `model` where the posterior was loaded and has none, for what needs the data."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("ornstein.interfaces.report", ""),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters["number"] = number
+    page = environment.get_template("report.html.j2").render(**_context(posterior, model, verdict, title))
+    path = Path(path)
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise FileError(f"cannot write {path}: {error.strerror or error}") from error
+    return path
+
+
+def _context(posterior: Posterior, model: Model | None, verdict: Verdict | None, title: str | None) -> dict[str, Any]:
+    from ornstein.interfaces.fitting import encoding_of
+
+    encoding = encoding_of(posterior) if "table" in posterior.settings else None
+    model = posterior.model if model is None else model
+    verdict = posterior.check(model) if verdict is None else verdict
+    judged = any(finding.level in MEANING for finding in verdict.findings)
+    summary = (encoding.original(posterior) if encoding else posterior).summary()
+    return {
+        "title": title or _title(posterior, encoding),
+        "verdict": verdict,
+        "judged": judged,
+        "findings": sorted(verdict.findings, key=lambda finding: ORDER.index(finding.level)),
+        "meaning": MEANING[verdict.level],
+        "facts": _facts(posterior),
+        "encoding": encoding,
+        "coefficients": _coefficients(posterior, summary, encoding),
+        "hidden": max(0, len(summary) - MOST_ROWS),
+        "sections": sections(posterior, model),
+        "settings": {name: value for name, value in posterior.settings.items() if _is_shown(name, value)},
+        "notes": posterior.dynamics.notes if posterior.dynamics is not None else (),
+        "versions": {name: posterior.settings[name] for name in VERSIONS if name in posterior.settings},
+        "style": (Path(__file__).parent / "style.css").read_text(encoding="utf-8"),
+    }
+
+
+def _is_shown(name: str, value: Any) -> bool:
+    return name not in NOT_SHOWN and isinstance(value, str | int | float | bool | np.number)
+
+
+def _title(posterior: Posterior, encoding: Encoding | None) -> str:
+    if encoding is None:
+        return "Posterior"
+    return f"{encoding.target}, explained by {len(encoding.columns)} columns"
+
+
+def _facts(posterior: Posterior) -> list[tuple[str, str]]:
+    settings, curvature = posterior.settings, posterior.curvature
+    chains, draws, size = posterior.draws.shape
+    facts = [("parameters", f"{size:,}"), ("draws", f"{chains} × {draws:,}")]
+    if curvature is not None:
+        facts.insert(0, ("rows", f"{curvature.n_data:,}"))
+    if posterior.dynamics is not None:
+        facts += [("sampler", posterior.dynamics.sampler), ("batch", f"{posterior.dynamics.batch_size:,}")]
+    elif "sampler" in settings:
+        facts.append(("method", str(settings["sampler"])))
+    if "steps" in settings:
+        facts.append(("steps", f"{settings['steps']:,}"))
+    if "seconds" in settings:
+        facts.append(("sampling", f"{settings['seconds']:.1f} s"))
+    return facts
+
+
+def _coefficients(posterior: Posterior, summary: pandas.DataFrame, encoding: Encoding | None) -> dict[str, Any]:
+    """Rows of the table; the bars lie on the standardised scale, where columns are comparable."""
+    factors = np.ones(len(summary)) if encoding is None else encoding.standardising
+    drawn = np.arange(len(summary)) < len(factors)
+    bars = summary[drawn].mul(factors, axis=0)
+    interval = list(summary.columns[2:4]) if summary.shape[1] > 2 else None
+    low = bars[interval[0]] if interval else bars["mean"] - 2 * bars["sd"]
+    high = bars[interval[1]] if interval else bars["mean"] + 2 * bars["sd"]
+    order = np.arange(len(summary))
+    if len(order) > MOST_ROWS:
+        order = np.sort(np.argsort(-(summary["mean"].abs() / summary["sd"]).to_numpy())[:MOST_ROWS])
+    left, right = _axis(low.to_numpy(), high.to_numpy())
+
+    def place(value: float) -> float:
+        return float(100.0 * (value - left) / (right - left))
+
+    def bar(position: int) -> dict[str, Any]:
+        ends = float(low.iloc[position]), float(high.iloc[position])
+        middle = place(float(bars["mean"].iloc[position]))
+        return {"low": place(ends[0]), "width": place(ends[1]) - place(ends[0]), "mean": middle, "away": ends[0] > 0 or ends[1] < 0}
+
+    rows = [
+        {
+            "name": summary.index[position],
+            "values": _written(summary.iloc[position].to_dict()),
+            "bar": bar(position) if drawn[position] else None,
+        }
+        for position in order
+    ]
+    return {"rows": rows, "zero": place(0.0), "interval": interval}
+
+
+def _written(values: dict[str, float]) -> dict[str, str]:
+    """Mean and interval to a hundredth of the standard deviation or so; minus signs as wide as plus signs."""
+    spread = values["sd"]
+    decimals = int(np.clip(2 - np.floor(np.log10(spread)), 0, 12)) if np.isfinite(spread) and spread > 0 else 4
+    written = {name: number(value, 4) if abs(value) >= 1e9 else f"{value:,.{decimals}f}" for name, value in values.items()}
+    if "ess_bulk" in values:
+        written |= {"ess_bulk": f"{values['ess_bulk']:,.0f}", "r_hat": f"{values['r_hat']:.3f}"}
+    return {name: text.replace("-", "−") for name, text in written.items()}
+
+
+def _axis(low: Array, high: Array) -> tuple[float, float]:
+    left, right = min(0.0, float(np.min(low))), max(0.0, float(np.max(high)))
+    margin = 0.04 * (right - left) or 1.0
+    return left - margin, right + margin

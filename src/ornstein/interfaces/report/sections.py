@@ -1,0 +1,128 @@
+"""Which figures a posterior gets, in the order of the report: covariance, chains, calibration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ornstein.interfaces.arviz import split_r_hat
+from ornstein.interfaces.report import figures
+from ornstein.interfaces.report.calibration import calibrate
+from ornstein.interfaces.report.theme import Draw, as_png, as_svg
+
+if TYPE_CHECKING:
+    from ornstein.model import Model
+    from ornstein.posterior import Posterior
+
+Array = np.ndarray
+MOST_CELLS, MOST_TRACES, EXACT_ERRORS = 14, 3, 200
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A figure with its name (letters and dashes), a description for those who cannot see it, and a caption."""
+
+    name: str
+    draw: Draw
+    description: str
+    caption: str = ""
+    size: tuple[float, float] = (4.2, 3.0)
+
+    def svg(self) -> str:
+        return as_svg(self.draw, self.name, self.description, self.size)
+
+
+@dataclass(frozen=True)
+class Section:
+    """Rows of panels, and the numbers that the text around them quotes."""
+
+    rows: tuple[tuple[Panel, ...], ...]
+    facts: dict[str, Any]
+
+    def png(self, path: Path) -> Path:
+        """All panels of the section in one file."""
+        largest = max((panel.size for row in self.rows for panel in row), key=lambda size: size[1])
+        return as_png([[panel.draw for panel in row] for row in self.rows], path, largest)
+
+
+def sections(posterior: Posterior, model: Model | None) -> dict[str, Section]:
+    """Those sections that this posterior has what it takes for."""
+    found: dict[str, Section] = {}
+    if not posterior.draws.shape[1]:
+        return found
+    if posterior.prediction is not None and posterior.prediction.process is not None:
+        if posterior.mean.size > 1:
+            found["covariance"] = _covariance(posterior)
+        found["chains"] = _chains(posterior)
+    calibration = _calibration(posterior, model)
+    return found if calibration is None else {**found, "calibration": calibration}
+
+
+def _covariance(posterior: Posterior) -> Section:
+    """Ellipses of the pairs that tell most, and heat maps of the parameters that differ most."""
+    size = posterior.mean.size
+    scores = figures.covariance_scores(posterior) if size <= EXACT_ERRORS else None
+    rank = np.abs(scores).max(axis=0) if scores is not None else np.abs(posterior.mean) / posterior.sd
+    among = np.sort(np.argsort(-rank)[:MOST_CELLS])
+    names = [posterior.names[place] for place in among]
+    predicted = figures.block(posterior.prediction.covariance, among)
+    unit = np.sqrt(np.diagonal(predicted))
+    scale = np.multiply.outer(unit, unit)
+    square = (4.2, 3.9)
+    caption = "Covariance that theory predicts, in predicted standard deviations"
+    maps = [Panel("covariance-predicted", figures.heat_map(predicted / scale, names, 1.0, 2, "Predicted"), caption, caption, square)]
+    caption = "Covariance of the draws, in the same units: ones on the diagonal if variances are as predicted"
+    draw = figures.heat_map(figures.block(posterior.covariance, among) / scale, names, 1.0, 2, "Found in the draws")
+    maps.append(Panel("covariance-found", draw, caption, caption, square))
+    if scores is not None:
+        chosen = scores[np.ix_(among, among)]
+        limit = max(4.0, float(np.abs(chosen).max()))
+        caption = f"Their difference in Monte-Carlo standard errors; full colour is ±{limit:.1f}, chance reaches about 3"
+        maps.append(Panel("covariance-difference", figures.heat_map(chosen, names, limit, 1, "Difference"), caption, caption, square))
+    pairs = [
+        Panel(
+            f"ellipses-{place}",
+            figures.ellipses(posterior, first, second),
+            f"predicted and found ellipses of {posterior.names[first]} and {posterior.names[second]}",
+        )
+        for place, (first, second) in enumerate(figures.telling_pairs(posterior, among), start=1)
+    ]
+    return Section((tuple(pairs), tuple(maps)), {"shown": len(among), "size": size})
+
+
+def _chains(posterior: Posterior) -> Section:
+    """Trace and autocorrelation of the slowest direction and of the parameters with the largest R-hat."""
+    covectors = [("slowest direction", posterior.prediction.process.modes.slowest)]
+    r_hat = [split_r_hat(posterior.draws[:, :, place]) for place in range(min(posterior.mean.size, EXACT_ERRORS))]
+    for place in np.argsort(-np.array(r_hat), kind="stable")[: MOST_TRACES - 1]:
+        covectors.append((posterior.names[place], np.eye(1, posterior.mean.size, place)[0]))
+    traces, correlations = [], []
+    displacements = posterior.draws - posterior.curvature.mode
+    for place, (name, covector) in enumerate(covectors, start=1):
+        series = displacements @ covector
+        unit = float(np.std(series)) or 1.0
+        traces.append(Panel(f"trace-{place}", figures.trace(series / unit, name), f"trace of {name}"))
+        draw = figures.autocorrelation(posterior, covector, series, name)
+        correlations.append(Panel(f"autocorrelation-{place}", draw, f"autocorrelation of {name}"))
+    return Section((tuple(traces), tuple(correlations)), {"relaxation": posterior.prediction.relaxation_time})
+
+
+def _calibration(posterior: Posterior, model: Model | None) -> Section | None:
+    """For regressions whose rows are at hand; weights and offsets are not known for new rows, so not for those."""
+    from ornstein.glm import GLM
+
+    if not isinstance(model, GLM) or "offset" in model.data or "weight" in model.data:
+        return None
+    found = calibrate(posterior, model)
+    size = (4.2, 3.6)
+    caption = "On the dotted line, what is promised is what happens. Band: 95 % interval of the observed share."
+    panels = [Panel("calibration", figures.reliability(found.reliability), "promised against observed", caption, size)]
+    if found.transforms is not None:
+        draw = figures.histogram(found.transforms, 20, "place of the row in its predictive distribution")
+        caption = "Flat is right; a hump means too wide, a bowl too narrow, a slope biased. Grey: where 95 % of bars would lie."
+        panels.append(Panel("transforms", draw, "histogram of probability integral transforms", caption, size))
+    facts = {"sentence": found.sentence, "rows": found.rows, "all": found.rows == model.n_data}
+    return Section((tuple(panels),), facts)

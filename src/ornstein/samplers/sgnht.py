@@ -1,0 +1,174 @@
+"""The stochastic gradient Nosé–Hoover thermostat: friction that adapts until the kinetic energy is right.
+
+The one sampler here that is not linear. Its theory holds the thermostat at its mean: what remains is momentum SGD with injected
+noise, whose damping is the one that gives the wanted kinetic energy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import scipy.optimize
+
+from ornstein import theory
+from ornstein.checks import brief, is_number
+from ornstein.curvature import Curvature
+from ornstein.dynamics import Dynamics
+from ornstein.errors import InputError
+from ornstein.minibatch import checked_batch_size, checked_scheme, effective_batch
+from ornstein.prediction import Prediction
+from ornstein.samplers.sgld import checked_step_size
+from ornstein.samplers.tolerable_step import tolerable_step
+from ornstein.theory.stationary import solve_modes
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class SGNHT:
+    """v' = (1−ζ)v − ηN ĝ(θ) + N(0, 2aηI), θ' = θ + v', ζ' = ζ + |v'|²/D − η (Ding et al. 2014), ĝ of the mean loss.
+
+    The thermostat ζ rises while the velocities carry more than the energy η per coordinate and falls while they carry less,
+    so it finds by itself the friction that the gradient noise calls for. The law is the posterior as η → 0; at a finite η it
+    is the posterior only if the gradient noise is the same in all directions, since one ζ serves them all. The chain starts
+    with ζ at its predicted mean.
+
+    Args:
+        step_size: η in the units of its paper (the square of its time step h): H = ηN on the mean loss. "auto" is the largest η
+            with predicted KL(sampler ‖ posterior) ≤ 0.05.
+        damping: a in (0, 1), the strength of the injected noise and, without gradient noise, the mean of ζ.
+
+    >>> from ornstein.curvature import Curvature
+    >>> cur = Curvature(mode=[0.0, 0.0], hessian=[[2.0, 1.0], [1.0, 2.0]], noise=[[1.0, 0.0], [0.0, 3.0]], n_data=1000)
+    >>> tuned = SGNHT(step_size=1e-7, damping=0.1).tune(cur, batch_size=10)
+    >>> round(tuned.damping, 3)  # the mean of ζ: a + ηN² tr C/(2SD) to first order
+    0.11
+    """
+
+    step_size: float | str = "auto"
+    damping: float = 0.1
+
+    def __post_init__(self) -> None:
+        checked_step_size(self.step_size)
+        if not is_number(self.damping) or not 0.0 < self.damping < 1.0:
+            raise InputError(f"damping must lie between 0 and 1; got {brief(self.damping)}")
+
+    @property
+    def name(self) -> str:
+        return "SGNHT"
+
+    def tune(self, curvature: Curvature, batch_size: int, scheme: str = "replacement") -> ThermostatDynamics:
+        """The dynamics for this Curvature, its `damping` the predicted mean of the thermostat."""
+        scheme = checked_scheme(scheme)
+        batch_size = checked_batch_size(batch_size, curvature.n_data, scheme)
+        noise = curvature.effective_noise / effective_batch(scheme, curvature.n_data, batch_size)
+        bound = largest_step(curvature, noise, self.damping)
+
+        def build(step_size: float) -> ThermostatDynamics:
+            return ThermostatDynamics(
+                np.asarray(step_size * curvature.n_data),
+                batch_size,
+                scheme,
+                mean_thermostat(curvature, noise, step_size, self.damping),
+                injected=np.asarray(2.0 * self.damping * step_size),
+                sampler=self.name,
+                notes=(f"step size η = {step_size:.6g}, that is H = ηN = {step_size * curvature.n_data:.6g} on the mean loss",),
+                energy=step_size,
+            )
+
+        if isinstance(self.step_size, str):
+            return build(tolerable_step(build, curvature, bound))
+        if self.step_size > bound:
+            raise InputError(
+                f"step_size {self.step_size:.4g} is beyond {bound:.4g}, the bound at which the thermostat would have to stand "
+                f"above 1 (damping={self.damping}, batch_size={batch_size}): use a smaller step, a larger batch or less damping"
+            )
+        return build(float(self.step_size))
+
+
+@dataclass(frozen=True, eq=False)
+class ThermostatDynamics(Dynamics):
+    """The linear recursion at the thermostat's mean, `damping`, with a kernel that lets the thermostat move.
+
+    `energy` is η, the kinetic energy |v|²/D at which the thermostat rests.
+    """
+
+    energy: float = 0.0
+
+    def predict(self, curvature: Curvature, time: str = "discrete") -> Prediction:
+        """The law at the mean of the thermostat; approximate, because it moves."""
+        linear = super().predict(curvature, time)
+        held = "the thermostat is held at its mean"
+        return replace(linear, approximate="; ".join(filter(None, (linear.approximate, held))))
+
+    def kernel(self) -> ThermostatKernel:  # type: ignore[override]
+        """The step as a hashable function for the engine."""
+        return ThermostatKernel()
+
+    def arrays(self) -> dict[str, Array]:
+        """The numbers that `kernel` needs."""
+        assert self.injected is not None
+        return {
+            "preconditioner": self.preconditioner,
+            "injected_root": np.sqrt(self.injected),
+            "memory": np.asarray(1.0 - self.damping),
+            "energy": np.asarray(self.energy),
+        }
+
+
+@dataclass(frozen=True)
+class ThermostatKernel:
+    """One step in displacements from the mode; the thermostat is kept as its deviation from its predicted mean."""
+
+    @property
+    def needs_normals(self) -> bool:
+        return True
+
+    def start(self, displacement: Any) -> dict[str, Any]:
+        zero = jnp.zeros_like(displacement)
+        return {"position": displacement, "velocity": zero, "thermostat": jnp.zeros((), displacement.dtype)}
+
+    def step(self, arrays: Any, state: Any, gradient: Callable[[Any], Any], normal: Any, factor: Any) -> dict[str, Any]:
+        memory = arrays["memory"] - state["thermostat"]
+        move = -arrays["preconditioner"] * gradient(state["position"]) + arrays["injected_root"] * normal
+        velocity = memory * state["velocity"] + move
+        thermostat = state["thermostat"] + jnp.mean(velocity**2) - arrays["energy"]
+        return {"position": state["position"] + velocity, "velocity": velocity, "thermostat": thermostat}
+
+
+def kinetic_energy(curvature: Curvature, noise: Array, step_size: float, damping: float, thermostat: float) -> float:
+    """E|v|²/D of the recursion with the thermostat held at a value; infinite where that is unstable."""
+    modes = theory.normal_modes(curvature.hessian, step_size * curvature.n_data, thermostat)
+    if not modes.stable:
+        return float("inf")
+    stationary = solve_modes(modes, noise, 2.0 * damping * step_size)
+    process = theory.Process(modes, stationary)
+    # v = θ(t) − θ(t−1), so E[vvᵀ] = 2Γ(0) − Γ(1) − Γ(−1).
+    covariance = 2.0 * (process.covariance() - process.autocovariance(1))
+    return float(np.mean(covariance if covariance.ndim == 1 else np.diagonal(covariance)))
+
+
+def mean_thermostat(curvature: Curvature, noise: Array, step_size: float, damping: float) -> float:
+    """The ζ at which E|v|²/D = η: a + ηN² tr C/(2SD) to first order in η."""
+
+    def excess(log_thermostat: float) -> float:
+        energy = kinetic_energy(curvature, noise, step_size, damping, float(np.exp(log_thermostat)))
+        return min(energy / step_size, 1e6) - 1.0
+
+    return float(np.exp(scipy.optimize.brentq(excess, np.log(damping / 2.0), 0.0, xtol=1e-10)))
+
+
+def largest_step(curvature: Curvature, noise: Array, damping: float) -> float:
+    """Just below the η at which the mean of the thermostat reaches 1, where E|v|²/D = η with the thermostat at 1."""
+    unit = theory.normal_modes(curvature.hessian, curvature.n_data)
+    stable = 2.0 / float(np.max(unit.rates))
+
+    def excess(log_step: float) -> float:
+        step = float(np.exp(log_step))
+        return min(kinetic_energy(curvature, noise, step, damping, 1.0) / step, 1e6) - 1.0
+
+    return 0.999 * float(np.exp(scipy.optimize.brentq(excess, np.log(1e-15 * stable), np.log(stable), xtol=1e-10)))
