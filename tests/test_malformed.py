@@ -97,7 +97,7 @@ DESIGN = {
     "None among objects": lambda: fit(X=changed(X, (3, 1), None, object)),
     "text among objects": lambda: fit(X=changed(X, (3, 1), "high", object)),
     "lists among objects": lambda: fit(X=np.array([[[1], 2.0]] * N, dtype=object)),
-    "text": lambda: fit(X=X.astype(str)),
+    "text array": lambda: fit(X=X.astype(str)),
     "complex": lambda: fit(X=X + 1j),
     "dates": lambda: fit(X=np.full((N, 2), np.datetime64("2020-01-01"))),
     "durations": lambda: fit(X=np.full((N, 2), np.timedelta64(3, "D"))),
@@ -145,8 +145,8 @@ DESIGN = {
     "one row, known noise": lambda: fit(X=X[:1], y=GAUSSIAN[:1], noise_scale=1.0, options={"batch_size": 1}),
     "two rows": lambda: fit(X=X[:2], y=GAUSSIAN[:2], noise_scale=1.0, options={"batch_size": 1}),
     "two rows, automatic": lambda: fit(X=X[:2], y=GAUSSIAN[:2], noise_scale=1.0, options={"batch_size": "auto"}),
-    "wider than long": lambda: fit(X=RNG.normal(size=(N, 80)), noise_scale=1.0),
-    "wider than long, flat": lambda: fit(X=RNG.normal(size=(N, 80)), noise_scale=1.0, prior_precision=0.0),
+    "wider than long": lambda: fit(X=RNG.normal(size=(N, 62)), noise_scale=1.0),
+    "wider than long, flat": lambda: fit(X=RNG.normal(size=(N, 62)), noise_scale=1.0, prior_precision=0.0),
     "constant column": lambda: fit(X=joined(np.ones(N))),
     "constant column, flat": lambda: fit(X=joined(np.ones(N)), prior_precision=0.0),
     "zero column": lambda: fit(X=joined(np.zeros(N))),
@@ -643,10 +643,19 @@ def test_the_tables_are_long():
     assert sum(map(len, TABLES.values())) + len(POSTERIOR) >= 200
 
 
+def misbehaved(cases):
+    return [f"{name}: {said}" for name, case in cases if (said := verdict_on(case))]
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_fifth_case_ends_in_a_result_or_a_sentence(table):
+    assert misbehaved(list(TABLES[table].items())[::5]) == []
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("table", TABLES)
 def test_every_case_ends_in_a_result_or_a_sentence(table):
-    wrong = {name: said for name, case in TABLES[table].items() if (said := verdict_on(case))}
-    assert not wrong, "\n".join(f"{name}: {said}" for name, said in wrong.items())
+    assert misbehaved(TABLES[table].items()) == []
 
 
 def test_a_posterior_asked_for_nonsense():
@@ -699,13 +708,13 @@ FAMILIES = st.sampled_from(["gaussian", "bernoulli", "categorical", "poisson"])
 FUZZ = {"deadline": None, "suppress_health_check": list(HealthCheck), "derandomize": True, "database": None}
 
 
-@settings(max_examples=150, **FUZZ)
+@settings(max_examples=60, **FUZZ)
 @given(ANY_ARRAY, ANY_ARRAY, FAMILIES)
 def test_any_arrays(features, target, family):
     assert verdict_on(lambda: orn.glm(features, target, family=family)) is None
 
 
-@settings(max_examples=40, **FUZZ)
+@settings(max_examples=15, **FUZZ)
 @given(FLOATS, hnp.arrays(np.float64, (6,), elements=st.floats(width=64)), FAMILIES, st.floats(width=64))
 def test_any_numbers(features, target, family, precision):
     assert verdict_on(lambda: orn.measure(orn.glm(features, target, family=family, prior_precision=precision))) is None

@@ -114,7 +114,10 @@ def test_max_step_bounds_the_preconditioner_and_reports_where_it_is_not_needed(t
     quiet = [name for name, noise in zip(curvature.names, extra, strict=True) if noise == 0.0]
     note = next(note for note in dynamics.notes if "none is injected" in note)
     assert len(quiet) == 2 and all(name in note for name in quiet)
-    assert not any("none is injected" in note for note in orn.SGFS("diagonal", epsilon, max_step=0.1 * highest).tune(curvature, batch).notes)
+    assert not any(
+        "none is injected" in note
+        for note in orn.SGFS("diagonal", epsilon, max_step=0.1 * highest).tune(curvature, batch).notes
+    )
 
 
 def test_max_step_of_the_full_form_bounds_every_direction_and_stays_exact():
@@ -137,7 +140,12 @@ def test_injected_noise_keeps_directions_alive_that_the_data_leave_silent():
 
 @pytest.mark.parametrize(
     "sampler",
-    [orn.SGFS(), orn.SGFS("diagonal", injected=0.1), orn.SGFS("scalar", tuning="continuous"), orn.SGFS(max_step=5.0, damping=0.4)],
+    [
+        orn.SGFS(),
+        orn.SGFS("diagonal", injected=0.1),
+        orn.SGFS("scalar", tuning="continuous"),
+        orn.SGFS(max_step=5.0, damping=0.4),
+    ],
     ids=["full", "diagonal", "scalar", "bounded with momentum"],
 )
 def test_the_covariance_is_as_predicted_on_a_quadratic_loss(sampler):

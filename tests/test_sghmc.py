@@ -58,7 +58,7 @@ def test_the_exact_form_has_the_posterior_as_its_law(damping):
 
 
 def test_the_automatic_step_keeps_the_divergence_small():
-    """The noise is corrected, so only the discretisation of time is left: at a large batch it decides, else the bound on R does."""
+    """Only the discretisation of time is left to correct: at a large batch it decides, else the bound on R does."""
     for batch in (20, 1500):
         curvature = written_down()
         dynamics = orn.SGHMC(damping=0.2).tune(curvature, batch)
@@ -78,7 +78,9 @@ def test_the_prediction_is_that_of_the_companion_matrix():
     assert relative(dynamics.predict(curvature).covariance, joint[:4, :4]) < 1e-9
 
 
-@pytest.mark.parametrize("sampler", [orn.SGHMC(), orn.SGHMC(exact=True), orn.SGHMC(damping=1.0)], ids=["plain", "exact", "overdamped"])
+@pytest.mark.parametrize(
+    "sampler", [orn.SGHMC(), orn.SGHMC(exact=True), orn.SGHMC(damping=1.0)], ids=["plain", "exact", "overdamped"]
+)
 def test_the_covariance_is_as_predicted_on_a_quadratic_loss(sampler):
     model, curvature = quadratic()
     posterior = run(model, curvature, sampler, 200)

@@ -33,33 +33,35 @@ def test_one_step_is_the_update_of_its_paper():
 
 
 def test_the_thermostat_moves_by_the_excess_of_kinetic_energy():
+    """ζ' = ζ + (1−ζ/2)|v'|²/D − η."""
     dynamics = orn.SGNHT(0.004, 0.2).tune(tiny()[3], 2)
     with width("float64"):
         arrays = {name: jnp.asarray(value) for name, value in dynamics.arrays().items()}
         start = {**dynamics.kernel().start(jnp.zeros(2)), "velocity": jnp.array([0.1, -0.2]), "thermostat": jnp.asarray(0.05)}
         after = dynamics.kernel().step(arrays, start, lambda position: jnp.array([1.0, 2.0]), jnp.array([0.3, -0.4]), 1.0)
     velocity = np.asarray(after["velocity"])
-    assert np.isclose(float(after["thermostat"]), 0.05 + velocity @ velocity / 2 - 0.004, atol=1e-15)
+    zeta = dynamics.damping + 0.05
+    assert np.isclose(float(after["thermostat"]), 0.05 + (1 - zeta / 2) * velocity @ velocity / 2 - 0.004, atol=1e-15)
     assert np.allclose(after["position"], velocity)
 
 
 def test_the_mean_of_the_thermostat_gives_the_wanted_kinetic_energy():
-    """E|v|²/D = η by SciPy's Lyapunov solver, and a + ηN² tr C/(2SD) to first order."""
+    """E(1−ζ/2)|v|²/D = η by SciPy's Lyapunov solver, and a + ηN² tr C/(2SD) to first order."""
     curvature = written_down()
     for eta in (1e-8, 1e-7):
         dynamics = orn.SGNHT(eta, 0.1).tune(curvature, 50)
         step = float(dynamics.preconditioner) * np.eye(4)
         injected = float(dynamics.injected) * np.eye(4)
         joint = joint_covariance(curvature.hessian, curvature.noise / 50, step, dynamics.damping, injected)
-        assert np.isclose(np.trace(joint[4:, 4:]) / 4, eta, rtol=1e-6)
+        assert np.isclose((1.0 - dynamics.damping / 2.0) * np.trace(joint[4:, 4:]) / 4, eta, rtol=1e-6)
     first_order = 0.1 + 1e-8 * 2000**2 * np.trace(curvature.noise) / (2 * 50 * 4)
-    assert np.isclose(orn.SGNHT(1e-8, 0.1).tune(curvature, 50).damping, first_order, rtol=0.02)
+    assert np.isclose(orn.SGNHT(1e-8, 0.1).tune(curvature, 50).damping, first_order, rtol=1e-4)
 
 
 def test_the_thermostat_finds_its_mean_from_elsewhere():
     """A posterior of unit width in 20 dimensions with gradient noise that nobody told the sampler about.
 
-    At stationarity ζ has mean a + ηV/2 and variance η/D (Ding et al.); the chain starts with ζ wrong by 0.3, thirteen of its sds.
+    At stationarity ζ has mean a + ηV/2 and variance η/D (Ding et al.); the chain starts with ζ thirteen of its sds off.
     """
     dimension, eta, noise_sd = 20, 0.01, 4.0
     curvature = orn.Curvature(np.zeros(dimension), np.ones(dimension), np.zeros(dimension), 1)
@@ -104,20 +106,23 @@ def test_the_automatic_step_keeps_the_divergence_small():
 
 
 def test_it_samples_the_posterior_at_a_small_step():
-    """Against the posterior itself: predicted to be within 1 % of it, and found within Monte-Carlo error."""
-    model, curvature = quadratic()
-    posterior = run(model, curvature, orn.SGNHT(2e-6, 0.15), 900)
-    assert posterior.prediction.kl_qp < 1e-3
+    """Against the posterior itself: its variances are predicted within 2 %, and found within Monte-Carlo error.
+
+    The thermostat of its paper, without the factor 1−ζ/2, would leave them 7 % too small at this damping.
+    """
+    model, curvature = quadratic(200)
+    posterior = run(model, curvature, orn.SGNHT(2.5e-5, 0.15), 200)
+    assert np.all(np.abs(np.diagonal(posterior.prediction.covariance / curvature.posterior_covariance) - 1.0) < 0.02)
     assert_law(posterior)
     worst, bound = scores(posterior, curvature.posterior_covariance)
     assert worst < bound
 
 
 def test_the_covariance_is_as_predicted_where_the_bias_is_large():
-    """At ten times the automatic step the law is far from the posterior, and still the one with the thermostat at its mean."""
+    """At five times the automatic step the law is far from the posterior, and still the one with the thermostat at its mean."""
     model, curvature = quadratic()
     automatic = float(orn.SGNHT().tune(curvature, 20).preconditioner) / curvature.n_data
-    posterior = run(model, curvature, orn.SGNHT(10.0 * automatic), 20)
+    posterior = run(model, curvature, orn.SGNHT(5.0 * automatic), 20)
     assert posterior.prediction.kl_qp > 0.2
     assert_law(posterior)
     assert_not_law(posterior, curvature.posterior_covariance)
@@ -132,8 +137,8 @@ def test_doubled_noise_is_noticed():
     """Negative control: gradient noise of twice the variance."""
     model, curvature = quadratic()
     automatic = float(orn.SGNHT().tune(curvature, 20).preconditioner) / curvature.n_data
-    posterior = run(model, curvature, orn.SGNHT(10.0 * automatic), 20)
-    assert_not_law(posterior, orn.SGNHT(10.0 * automatic).tune(curvature, 10).predict(curvature).covariance)
+    posterior = run(model, curvature, orn.SGNHT(5.0 * automatic), 20)
+    assert_not_law(posterior, orn.SGNHT(5.0 * automatic).tune(curvature, 10).predict(curvature).covariance)
 
 
 @pytest.mark.parametrize("options", [{"step_size": 0.0}, {"step_size": "big"}, {"damping": 0.0}, {"damping": 1.0}], ids=str)

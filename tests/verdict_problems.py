@@ -140,12 +140,13 @@ def short(relaxation_times: float, start: float = 0.0, states: int = 40) -> Run:
         curvature = orn.measure(model)
         dynamics = orn.ConstantSGD("full").tune(curvature, BATCH)
         prediction = dynamics.predict(curvature)
-        thin = max(1, round(prediction.relaxation_time * relaxation_times / states))
+        steps = round(prediction.relaxation_time * relaxation_times)
+        thin = max(1, steps // states)
         modes = prediction.process.modes
         away = modes.basis[:, int(np.argmax(modes.radii))]
         away = start * away / np.sqrt(away @ np.linalg.solve(prediction.covariance, away))
         init = curvature.mode + away if start else None
-        return sampled(dynamics, curvature=curvature, thin=thin, draws=states, warmup=0, init=init)(model)
+        return sampled(dynamics, curvature=curvature, thin=thin, draws=steps // thin, warmup=0, init=init)(model)
 
     return run
 
@@ -222,7 +223,7 @@ PROBLEMS = [
     Problem("Poisson, full", poisson, sampled(FULL), "Poisson"),
     Problem("Poisson, scalar", poisson, sampled(orn.ConstantSGD("scalar")), "Poisson"),
     Problem("Poisson, SGLD", poisson, sampled(orn.SGLD()), "Poisson"),
-    Problem("Poisson, 12 rows", lambda: poisson(12), sampled(FULL, batch_size=2), "Poisson 12"),
+    Problem("Poisson, 40 rows", lambda: poisson(40), sampled(FULL, batch_size=4), "Poisson 40"),
 ]
 
 REFERENCE_MODELS = {
@@ -234,6 +235,6 @@ REFERENCE_MODELS = {
     "logistic 24": lambda: logistic(24, scale=3.0),
     "logistic 12": lambda: logistic(12, scale=3.0),
     "Poisson": poisson,
-    "Poisson 12": lambda: poisson(12),
+    "Poisson 40": lambda: poisson(40),
 }
 SEEDS = int(os.environ.get("ORNSTEIN_VERDICT_SEEDS", "1"))

@@ -25,6 +25,7 @@ _WHERE = {
     "ConstantSGD": "samplers.constant_sgd",
     "Curvature": "curvature",
     "Dynamics": "dynamics",
+    "EMFit": "hyper.fit",
     "GLM": "glm",
     "Gaussian": "theory",
     "Model": "model",
@@ -32,6 +33,7 @@ _WHERE = {
     "Prediction": "prediction",
     "Verdict": "diagnostics.verdict",
     "check_gradients": "check_gradients",
+    "em": "hyper.em",
     "bbvi": "baselines.bbvi",
     "compare": "compare",
     "laplace": "baselines.laplace",
@@ -41,14 +43,17 @@ _WHERE = {
     "kl": "theory",
     "load": "storage",
     "measure": "curvature",
+    "open_table": "streaming",
     "resume": "checkpoint",
     "sample": "sample",
     "BudgetWarning": "errors",
     "CheckpointWarning": "errors",
+    "ClusterError": "errors",
     "ConvergenceWarning": "errors",
     "CurvatureError": "errors",
     "DivergenceError": "errors",
     "FileError": "errors",
+    "HyperparameterWarning": "errors",
     "InputError": "errors",
     "OrnsteinError": "errors",
     "OrnsteinWarning": "errors",
@@ -103,10 +108,12 @@ if TYPE_CHECKING:
     from ornstein.dynamics import Dynamics as Dynamics
     from ornstein.errors import BudgetWarning as BudgetWarning
     from ornstein.errors import CheckpointWarning as CheckpointWarning
+    from ornstein.errors import ClusterError as ClusterError
     from ornstein.errors import ConvergenceWarning as ConvergenceWarning
     from ornstein.errors import CurvatureError as CurvatureError
     from ornstein.errors import DivergenceError as DivergenceError
     from ornstein.errors import FileError as FileError
+    from ornstein.errors import HyperparameterWarning as HyperparameterWarning
     from ornstein.errors import InputError as InputError
     from ornstein.errors import OrnsteinError as OrnsteinError
     from ornstein.errors import OrnsteinWarning as OrnsteinWarning
@@ -116,6 +123,8 @@ if TYPE_CHECKING:
     from ornstein.errors import WindowWarning as WindowWarning
     from ornstein.glm import GLM as GLM
     from ornstein.glm import glm as glm
+    from ornstein.hyper.em import em as em
+    from ornstein.hyper.fit import EMFit as EMFit
     from ornstein.model import Model as Model
     from ornstein.posterior import Posterior as Posterior
     from ornstein.prediction import Prediction as Prediction
@@ -128,5 +137,6 @@ if TYPE_CHECKING:
     from ornstein.samplers.sgld import robbins_monro as robbins_monro
     from ornstein.samplers.sgnht import SGNHT as SGNHT
     from ornstein.storage import load as load
+    from ornstein.streaming import open_table as open_table
     from ornstein.theory import Gaussian as Gaussian
     from ornstein.theory import kl as kl

@@ -10,6 +10,7 @@ import scipy.stats
 
 from ornstein.curvature import Curvature, measure
 from ornstein.errors import InputError
+from ornstein.minibatch import checked_batch_size, checked_scheme
 from ornstein.model import Model
 from ornstein.posterior import Posterior
 from ornstein.sample import automatic_batch, sample
@@ -116,6 +117,7 @@ def average(
         if batch_size != "auto":
             raise InputError(f"batch_size must be a whole number or 'auto', not {batch_size!r}")
         batch_size = automatic_batch(model.n_data)
+    batch_size = checked_batch_size(batch_size, model.n_data, checked_scheme(scheme))
     window = max(model.n_data, ROWS_PER_BATCH) // batch_size if isinstance(steps, str) else int(steps) // int(batches)
     # The target matters only for the linear map, which is taken off again: the mean of the windows is wanted as it is.
     rule = IASG(window, step_size, preconditioner, target="sandwich", damping=damping)

@@ -31,8 +31,8 @@ def check_gradients(model: Model, rows: int = 512) -> float:
     size = min(rows, model.n_data)
     chosen = np.linspace(0, model.n_data - 1, size).astype(int)
     with double():
-        problem = model.problem("float64", model.init)
-        batch = jax.tree.map(lambda leaf: leaf[chosen], problem.data)
+        problem = model.problem_without_data("float64", model.init)
+        batch = model.gathered(chosen, model.init, "float64")
         origin = np.zeros(model.dim)
         values = np.asarray(model.loss.log_likelihoods(problem, origin, batch))
         slopes = np.asarray(example_gradients(model.loss, problem, origin, batch))

@@ -18,7 +18,7 @@ def is_number(value: object) -> bool:
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    return bool(number and np.isfinite(value))  # type: ignore[arg-type, call-overload]
+    return bool(number and np.isfinite(value))  # type: ignore[call-overload]
 
 
 def brief(value: object) -> str:

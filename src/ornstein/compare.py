@@ -37,8 +37,8 @@ class Row:
         mean_shift: the largest difference of means, in standard deviations of the reference, at parameter mean_shift_at.
         mcse: the largest Monte-Carlo standard error of a mean of draws, in the same unit.
         ess: the smallest effective sample size of a parameter; ess_per_second: divided by all seconds spent.
-        passes: how often each row of the data was looked at. For `orn.sample` that is what its steps took, warm-up included; the
-            sweeps before, in which the mode and the curvature are measured, are not counted there.
+        passes: how often each row of the data was looked at. For `orn.sample` that is what its steps took, warm-up included;
+            the sweeps before, in which the mode and the curvature are measured, are not counted there.
         seconds: everything included.
     """
 
@@ -116,9 +116,7 @@ _HEADINGS = (
 )
 
 
-def compare(
-    posteriors: Mapping[str, Posterior | Gaussian], reference: str | Posterior | Gaussian | None = None
-) -> Comparison:
+def compare(posteriors: Mapping[str, Posterior | Gaussian], reference: str | Posterior | Gaussian | None = None) -> Comparison:
     """Put posteriors of the same model side by side.
 
     Distances are between Gaussians with the posteriors' means and covariances; above 2000 parameters only variances enter, and
@@ -143,8 +141,9 @@ def compare(
     law = _law(chosen, diagonal)
     laws = {label: _law(posterior, diagonal) for label, posterior in posteriors.items()}
     costs = {label: _Cost.of(posterior) for label, posterior in posteriors.items()}
-    own = _Cost.of(chosen).floor
-    rows = tuple(_row(label, laws[label], law, names, costs[label], 0.0 if posteriors[label] is chosen else own) for label in laws)
+    floor = _Cost.of(chosen).floor
+    floors = {label: 0.0 if one is chosen else costs[label].floor + floor for label, one in posteriors.items()}
+    rows = tuple(_row(label, laws[label], law, names, costs[label], floors[label]) for label in laws)
     return Comparison(rows, laws, law, name, names, _notes(posteriors, names))
 
 
@@ -166,7 +165,9 @@ def _reference(
     for posterior in posteriors.values():
         if isinstance(posterior, Posterior) and posterior.curvature is not None:
             return "Laplace at the mode", posterior.curvature.laplace
-    raise InputError("no reference: give reference= a name, a Posterior or a Gaussian, or put orn.nuts or orn.laplace among them")
+    raise InputError(
+        "no reference: give reference= a name, a Posterior or a Gaussian, or put orn.nuts or orn.laplace among them"
+    )
 
 
 def _common_names(posteriors: Mapping[str, Posterior | Gaussian], reference: Posterior | Gaussian) -> tuple[str, ...]:
@@ -252,7 +253,7 @@ def _row(name: str, law: Gaussian, reference: Gaussian, names: tuple[str, ...], 
         name,
         kl(law, reference),
         kl(reference, law),
-        cost.floor + floor,
+        floor,
         float(ratio[widest]),
         names[widest],
         float(shift[furthest]),
@@ -268,7 +269,9 @@ def _row(name: str, law: Gaussian, reference: Gaussian, names: tuple[str, ...], 
 def _notes(posteriors: Mapping[str, Posterior | Gaussian], names: tuple[str, ...]) -> tuple[str, ...]:
     notes = []
     if len(names) > FULL_LIMIT:
-        notes.append(f"{len(names)} parameters: both KL are between the diagonals of the covariances, correlations are not compared.")
+        notes.append(
+            f"{len(names)} parameters: both KL are between the diagonals of the covariances, correlations are not compared."
+        )
     if len(names) > MOST_SIZES:
         notes.append(f"ESS and MCSE are over {MOST_SIZES} of the {len(names)} parameters.")
     for label, posterior in posteriors.items():

@@ -255,8 +255,8 @@ def _find_mode(model: Model, derivatives: Derivatives, second_order: bool) -> Ar
         raise CurvatureError("the search for the mode left the finite numbers")
     if found.status == 1:
         warnings.warn(
-            f"the search for the mode ended after {found.nit} iterations with a gradient of {np.max(np.abs(found.jac)):.2g}: give "
-            "a better init, or the mode itself (measure(model, mode=…))",
+            f"the search for the mode ended after {found.nit} iterations with a gradient of {np.max(np.abs(found.jac)):.2g}: "
+            "give a better init, or the mode itself (measure(model, mode=…))",
             ApproximationWarning,
             stacklevel=4,
         )
@@ -301,8 +301,8 @@ def _newton(
             scale /= 2.0
             if scale < 1e-10:
                 raise CurvatureError(
-                    "the search for the mode is stuck: no step along the Newton direction lowers the loss. The posterior may have "
-                    "no maximum (separable classes with a flat prior): give the prior a positive precision, or another init"
+                    "the search for the mode is stuck: no step along the Newton direction lowers the loss. The posterior may "
+                    "have no maximum (separable classes with a flat prior): give the prior a precision, or another init"
                 )
         theta, value, slope = trial, trial_value, trial_slope
         if np.max(np.abs(theta)) > 1e12:

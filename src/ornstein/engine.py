@@ -58,12 +58,12 @@ def _run_block(
     stride: Any,
 ) -> tuple[Any, Any, Any]:
     """`keeps` times: take `stride` steps, keep the position (and the sum of the positions on the way)."""
-    indices, normals, factors = randomness
+    batches, normals, factors = randomness
     empty = jnp.zeros((program.kept, state["position"].size), state["position"].dtype)
 
     def one_step(step: Any, carry: Any) -> Any:
         current, total = carry
-        batch = lax.dynamic_index_in_dim(indices, step, 0, keepdims=False)
+        batch = jax.tree.map(lambda leaf: lax.dynamic_index_in_dim(leaf, step, 0, keepdims=False), batches)
         normal = None if normals is None else lax.dynamic_index_in_dim(normals, step, 0, keepdims=False)
         factor = 1.0 if factors is None else factors[step]
         current = program.kernel.step(
@@ -110,6 +110,8 @@ class Chain:
     _block: Any = None
     _block_start: dict[str, Any] = field(default_factory=dict)
     _ahead: tuple[dict[str, Any], Any] | None = None
+    feed: Feed | None = None
+    _next_window: tuple[int, Future[Any]] | None = None
 
     def advance(self, program: Program, problem: Problem, arrays: Any, keeps: int, stride: int) -> Kept:
         """Keep up to `keeps` values, `stride` steps apart: as many as the current block of randomness has steps for."""
@@ -119,7 +121,12 @@ class Chain:
             if self._block is None or self.block_steps - self.used < stride:
                 self._next_block()
             now = min(keeps, (self.block_steps - self.used) // stride, program.kept)
-            result = _run_block(program, problem, arrays, self.state_arrays, self._block, self.used, now, stride)
+            before = self.state_arrays["position"]
+            if self.feed is None:
+                result = _run_block(program, problem, arrays, self.state_arrays, self._block, self.used, now, stride)
+            else:
+                now = min(now, max(1, self.feed.steps // stride))
+                result = self._run_fed(program, problem, arrays, now, stride)
             self.used += now * stride
             self.step += now * stride
             if keeps > now and self.block_steps - self.used < stride:
@@ -127,8 +134,40 @@ class Chain:
             self.state_arrays = result[0]
             positions = np.asarray(result[1][:now], dtype=float)
             sums = None if result[2] is None else np.asarray(result[2][:now], dtype=float)
-        self._require_finite(positions, stride)
+        self._require_finite(positions, stride, before, problem.centre)
         return Kept(positions, sums, now * stride)
+
+    def _run_fed(self, program: Program, problem: Problem, arrays: Any, keeps: int, stride: int) -> tuple[Any, Any, Any]:
+        """As `_run_block`, on windows of steps whose rows are handed in; where a stride is longer, it takes several."""
+        assert self.feed is not None
+        end = self.used + keeps * stride
+        state, positions, sums = self.state_arrays, None, None
+        for start in range(self.used, end, self.feed.steps):
+            steps = min(end - start, self.feed.steps)
+            here = (keeps, stride) if steps == end - self.used else (1, steps)
+            window = self._window(start)
+            if start + steps < self.block_steps:
+                self._next_window = (start + steps, self.feed.ahead(self._indices_from(start + steps)))
+            state, positions, part = _run_block(program, problem, arrays, state, window, 0, *here)
+            sums = part if sums is None else sums + part
+        return state, positions, sums
+
+    def _window(self, start: int) -> Any:
+        """Rows, normals and factors of the steps from `start`."""
+        assert self.feed is not None
+        waiting, self._next_window = self._next_window, None
+        rows = waiting[1].result() if waiting and waiting[0] == start else self.feed.rows(self._indices_from(start))
+        _, normals, factors = self._block
+        chosen = self._steps_from(start)
+        return rows, None if normals is None else normals[chosen], None if factors is None else factors[chosen]
+
+    def _indices_from(self, start: int) -> Array:
+        return self._block[0][self._steps_from(start)]
+
+    def _steps_from(self, start: int) -> Array:
+        """The steps of a window, the last one of the block repeated so that all windows have one length."""
+        assert self.feed is not None
+        return np.minimum(np.arange(start, start + self.feed.steps), self.block_steps - 1)
 
     def state(self) -> dict[str, Any]:
         """Everything needed to go on, as arrays. The block in use is drawn anew from the generators at its start."""
@@ -145,6 +184,7 @@ class Chain:
         self.step, self.used = int(state["counters"]["step"]), int(state["counters"]["used"])
         used, started = self.used, self.step - self.used
         self._block = self._ahead = None
+        self._block_start = {}
         if used:
             self.step = started
             with width(self.dtype):
@@ -156,7 +196,7 @@ class Chain:
 
     def _next_block(self) -> None:
         self._block_start, self._block = self._ahead or self._drawn_block()
-        self._ahead = None
+        self._ahead = self._next_window = None
         self.used = 0
 
     def _drawn_block(self) -> tuple[dict[str, Any], Any]:
@@ -169,20 +209,21 @@ class Chain:
         if self.schedule is not None:
             counts = np.arange(self.step, self.step + self.block_steps, dtype=float)
             factors = np.asarray(self.schedule(counts), dtype=self.dtype)
-        return start, jax.tree.map(jnp.asarray, (indices, normals, factors))
+        block = (indices, normals, factors)
+        return start, block if self.feed is not None else jax.tree.map(jnp.asarray, block)
 
-    def _require_finite(self, positions: Array, stride: int) -> None:
+    def _require_finite(self, positions: Array, stride: int, before: Any, centre: Any) -> None:
         finite = np.isfinite(positions).all(axis=1)
         if finite.all():
             return
         bad = int(np.argmin(finite))
-        last = positions[bad - 1] if bad > 0 else None
+        last = positions[bad - 1] if bad > 0 else np.asarray(before, dtype=float)
         raise DivergenceError(
             f"chain {self.number} left the finite numbers near step {self.step - (len(positions) - bad - 1) * stride}; use a "
             "smaller step size or a larger batch, start nearer the mode, or compute in float64 (dtype='float64')",
             chain=self.number,
             step=self.step - (len(positions) - bad - 1) * stride,
-            last_finite=last,
+            last_finite=np.asarray(centre, dtype=float) + last,
         )
 
 
@@ -206,6 +247,17 @@ def divisor_within(steps: int, limit: int) -> int:
     return best
 
 
+class Feed(Protocol):
+    """Hands over the rows of minibatches where they are not all held (streaming.py); `steps` is how many steps at a time."""
+
+    @property
+    def steps(self) -> int: ...
+
+    def rows(self, indices: Array) -> Any: ...
+
+    def ahead(self, indices: Array) -> Future[Any]: ...
+
+
 class Pause(Protocol):
     """Something to do now and then while all chains rest."""
 
@@ -226,6 +278,8 @@ class Run:
         starts: Array,
         seed: int,
         dtype: str = "float32",
+        feed: Feed | None = None,
+        first_chain: int = 0,
     ) -> None:
         dimension = starts.shape[1]
         kernel = dynamics.kernel()
@@ -246,8 +300,11 @@ class Run:
                 kernel.needs_normals,
                 dimension,
                 dtype,
+                feed=feed,
             )
-            for number, (state, (rows, normals)) in enumerate(zip(states, _streams(seed, len(states)), strict=True))
+            for number, (state, (rows, normals)) in enumerate(
+                zip(states, _streams(seed, first_chain, len(states)), strict=True)
+            )
         ]
 
     def retune(self, dynamics: Any) -> None:
@@ -324,6 +381,6 @@ def _first_error(futures: Sequence[Future[None]]) -> None:
         future.result()
 
 
-def _streams(seed: int, chains: int) -> list[list[np.random.SeedSequence]]:
+def _streams(seed: int, first: int, chains: int) -> list[list[np.random.SeedSequence]]:
     """One stream per chain and purpose; a chain's streams do not depend on how many chains there are."""
-    return [np.random.SeedSequence(seed, spawn_key=(number,)).spawn(2) for number in range(chains)]
+    return [np.random.SeedSequence(seed, spawn_key=(number,)).spawn(2) for number in range(first, first + chains)]

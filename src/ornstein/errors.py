@@ -18,11 +18,15 @@ class CurvatureError(OrnsteinError):
 
 
 class DivergenceError(OrnsteinError):
-    """A chain left the finite numbers; carries the step and the last finite state."""
+    """A chain left the finite numbers; carries the chain, the step and the last finite parameters as a flat vector."""
 
     def __init__(self, message: str, *, chain: int, step: int, last_finite: object) -> None:
         super().__init__(message)
         self.chain, self.step, self.last_finite = chain, step, last_finite
+
+
+class ClusterError(OrnsteinError):
+    """A cluster was lost while a run was on it."""
 
 
 class FileError(OrnsteinError):

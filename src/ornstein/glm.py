@@ -18,6 +18,8 @@ from ornstein import tables
 from ornstein.errors import InputError
 from ornstein.linear_predictor import LinearPredictor
 from ornstein.model import Model, require_finite
+from ornstein.shards import is_dask, sharded_glm
+from ornstein.streaming import is_table_on_disk, open_table
 
 FAMILIES = ("gaussian", "bernoulli", "categorical", "poisson")
 Array = Any
@@ -140,19 +142,25 @@ class GLM(Model):
         """Put the linear predictor at the centre into the offset (gaussian: into y), in float64 before any rounding."""
         if not np.any(centre):
             return self.data, centre
-        linear = self._linear
-        offset = linear.linear_part(centre)[:, : self._outputs]
-        offset = offset[:, 0] if self.likelihood.family != "categorical" else offset
-        if linear.offset is not None:
-            offset = offset + linear.offset
-        data = {key: leaf for key, leaf in self.data.items() if key != "offset"}
-        if self.likelihood.family == "gaussian":
-            data["y"] = np.asarray(self.response, dtype=float) - offset
-        else:
-            data["offset"] = offset
+        return self._shifted(self.data, self._linear.linear_part(centre)), self._likelihood_centre(centre)
+
+    def _centred_rows(self, rows: Any, centre: np.ndarray) -> Any:
+        return self._shifted(rows, self._linear.linear_part_of(rows["x"], centre))
+
+    def _likelihood_centre(self, centre: np.ndarray) -> np.ndarray:
         remaining = centre.copy()
-        remaining[linear.predictor_of < self._outputs] = 0.0
-        return data, remaining
+        remaining[self._linear.predictor_of < self._outputs] = 0.0
+        return remaining
+
+    def _shifted(self, rows: Any, linear_part: np.ndarray) -> Any:
+        offset = linear_part[:, : self._outputs]
+        offset = offset[:, 0] if self.likelihood.family != "categorical" else offset
+        if "offset" in rows:
+            offset = offset + rows["offset"]
+        if self.likelihood.family == "gaussian":
+            rest = {key: leaf for key, leaf in rows.items() if key != "offset"}
+            return {**rest, "y": np.asarray(rows["y"], dtype=float) - offset}
+        return {**rows, "offset": offset}
 
     @property
     def _outputs(self) -> int:
@@ -171,17 +179,20 @@ def glm(
     weights: Any = None,
     offset: Any = None,
     intercept_precision: float = 0.0,
+    classes: Any = None,
 ) -> GLM:
     """A regression as a Model.
 
     Args:
-        X: rows × columns; NumPy, JAX, pandas, polars, scipy.sparse or a memory map. Column names become parameter names.
-        y: one value per row; labels of any kind for the two discrete families.
+        X: rows × columns; NumPy, JAX, pandas, polars, scipy.sparse or a memory map. Column names become parameter names. Beyond
+            memory: a path to an .npy file, a Zarr array, or a Parquet or Arrow file or folder (see `open_table`).
+        y: one value per row; labels of any kind for the two discrete families; the column's name where X is a table on disk.
         family: gaussian, bernoulli, categorical or poisson.
         prior_precision: 1/variance of the normal prior on the coefficients: one number, or one per column; 0 is flat.
         noise_scale: gaussian family: a number fixes σ, "infer" adds log σ as a parameter with a flat prior.
         intercept: whether to add an intercept, with a normal prior of precision `intercept_precision`.
         weights: multiply the rows' log likelihoods.
+        classes: the labels of the two discrete families in order, where not all of them need be in y.
         offset: added to the linear predictor, one number per row (categorical: one per row and class).
 
     >>> import numpy as np
@@ -191,12 +202,21 @@ def glm(
     """
     if family not in FAMILIES:
         raise InputError(f"unknown family {family!r}; choose one of {FAMILIES}")
-    table, names = tables.features(X)
+    if is_dask(X):
+        settings = {"family": family, "prior_precision": prior_precision, "noise_scale": noise_scale, "intercept": intercept}
+        settings |= {"weights": weights, "offset": offset, "intercept_precision": intercept_precision}
+        return sharded_glm(X, y, settings)  # type: ignore[return-value]
+    if is_table_on_disk(X):
+        opened = open_table(X, y if isinstance(y, str) else None)
+        table, names = opened.features, opened.names or tables.features(opened.features)[1]
+        y = y if opened.target is None else opened.target
+    else:
+        table, names = tables.features(X)
     n_data, columns = table.shape
     if n_data == 0 or columns == 0:
         raise InputError(f"X must have rows and columns; it has shape {table.shape}")
     require_finite("X", table.data if tables.is_sparse(table) else table, names)
-    response, classes = _response(y, family, n_data)
+    response, classes = _response(y, family, n_data, classes)
     outputs = 1 if classes is None or family == "bernoulli" else len(classes)
     precision = _precision("prior_precision", prior_precision, columns, outputs)
     intercept_prior = _precision("intercept_precision", intercept_precision, None, 1)
@@ -269,17 +289,28 @@ def _parameters(
     return params, labels, np.array(features), np.array(predictors)
 
 
-def _response(y: Any, family: str, n_data: int) -> tuple[np.ndarray, np.ndarray | None]:
+def _response(y: Any, family: str, n_data: int, known: Any = None) -> tuple[np.ndarray, np.ndarray | None]:
     values = tables.column(y, "y")
     if values.shape[0] != n_data:
         raise InputError(f"X has {n_data} rows but y has {values.shape[0]}")
     if family in ("bernoulli", "categorical"):
-        return _labels(values, family)
+        return _labels(values, family) if known is None else _known_labels(values, family, np.asarray(known))
     values = tables.numbers(values, "y")
     require_finite("y", values)
     if family == "poisson" and (np.any(values < 0) or np.any(values != np.floor(values))):
         raise InputError("the poisson family needs counts 0, 1, 2, …; y holds a negative or fractional value")
     return (values if values.dtype.kind == "f" else values.astype(float)), None
+
+
+def _known_labels(values: np.ndarray, family: str, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    if classes.ndim != 1 or classes.size < 2 or np.any(classes[1:] <= classes[:-1]):
+        raise InputError("classes must be two or more different labels in ascending order")
+    if family == "bernoulli" and classes.size > 2:
+        raise InputError(f"the bernoulli family needs two labels; there are {classes.size}. Use family='categorical'")
+    codes = np.minimum(np.searchsorted(classes, values), classes.size - 1)
+    if np.any(classes[codes] != values):
+        raise InputError("y holds a label that is not among classes")
+    return codes.astype(np.float32 if family == "bernoulli" else np.int32), classes
 
 
 def _labels(values: np.ndarray, family: str) -> tuple[np.ndarray, np.ndarray]:

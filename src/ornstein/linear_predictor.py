@@ -22,6 +22,7 @@ from ornstein.precision import double
 from ornstein.tables import is_sparse
 
 Array = np.ndarray
+KEPT_BYTES = 2**26
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,13 +80,15 @@ class LinearPredictor:
         return total / self._rows
 
     def squared_hessian(self, theta: Array) -> Callable[[Array], Array]:
-        # The rows' second derivatives are kept: a few numbers per row, asked for again in every round of an iteration.
-        curvatures = [chunk.second() for chunk in self._chunks(theta)]
+        # The rows' second derivatives, a few numbers per row, are asked for again in every round of an iteration: they are kept
+        # unless there are too many of them.
+        keep = 8 * self._rows * self.predictors**2 <= KEPT_BYTES
+        kept = [chunk.second() for chunk in self._chunks(theta)] if keep else None
 
         def respond(covariance: Array) -> Array:
             total = np.zeros(covariance.shape)
-            chunks = self._extended_chunks(theta.size)
-            for (_, extended), curvature in zip(chunks, curvatures, strict=True):
+            known = (chunk.second() for chunk in self._chunks(theta)) if kept is None else kept
+            for (_, extended), curvature in zip(self._extended_chunks(theta.size), known, strict=True):
                 spread = self._spread(extended, covariance)
                 total += self._gram(extended, curvature @ spread @ curvature)
             return total / self._rows
@@ -95,6 +98,11 @@ class LinearPredictor:
     def linear_part(self, theta: Array) -> Array:
         """u without its offset, for every row: shape (N, m)."""
         return np.concatenate([extended @ self._gather(theta) for _, extended in self._extended_chunks(theta.size)])
+
+    def linear_part_of(self, features: Array, theta: Array) -> Array:
+        """The same for rows that are not those of the model, or only some of them."""
+        matrix = self._gather(theta)
+        return np.asarray(features, dtype=float) @ matrix[:-1] + matrix[-1]
 
     @property
     def _rows(self) -> int:

@@ -63,9 +63,11 @@ class Loss:
         fit = jnp.mean(self.log_likelihoods(problem, displacement, rows))
         return -fit - self.prior(problem, displacement) / problem.n_data
 
-    def gradient(self, problem: Problem, displacement: Array, indices: Array) -> Array:
-        """ĝ, the gradient of `minibatch` on the rows at `indices`."""
-        rows = jax.tree.map(lambda leaf: leaf.at[indices].get(mode="promise_in_bounds"), problem.data)
+    def gradient(self, problem: Problem, displacement: Array, batch: Any) -> Array:
+        """ĝ, the gradient of `minibatch`; `batch` is row indices, or, where the problem holds no data, the rows themselves."""
+        rows = batch
+        if problem.data is not None:
+            rows = jax.tree.map(lambda leaf: leaf.at[batch].get(mode="promise_in_bounds"), problem.data)
         return jax.grad(self.minibatch, argnums=1)(problem, displacement, rows)
 
 
@@ -157,6 +159,24 @@ class Model:
             cast(likelihood_centre),
         )
 
+    @property
+    def streams(self) -> bool:
+        """Whether data are memory-mapped: then minibatches are gathered on the host instead of holding all rows."""
+        return any(isinstance(leaf, np.memmap) for leaf in jax.tree.leaves(self.data))
+
+    def problem_without_data(self, dtype: str, centre: np.ndarray) -> Problem:
+        """As `problem`, for a run whose rows are handed in with every step."""
+        cast = partial(_device, dtype=dtype)
+        hyper, count = jax.tree.map(cast, self.hyperparameters), cast(np.asarray(float(self.n_data)))
+        return Problem(None, hyper, count, cast(centre), cast(self._likelihood_centre(centre)))
+
+    def gathered(self, indices: np.ndarray, centre: np.ndarray, dtype: str) -> Any:
+        """Rows at `indices` (any shape) on the host, in the working precision, for displacements from `centre`."""
+        flat, places = np.unique(indices, return_inverse=True)  # in the order of the file, each once
+        rows = self._centred_rows(jax.tree.map(lambda leaf: np.asarray(leaf[flat]), self.data), centre)
+        places = places.reshape(indices.shape)
+        return jax.tree.map(lambda leaf: leaf.astype(dtype)[places] if leaf.dtype.kind == "f" else leaf[places], rows)
+
     def rows(self, start: int, stop: int) -> Any:
         """Rows start…stop of the data, on the host."""
         return jax.tree.map(lambda leaf: leaf[start:stop], self.data)
@@ -199,6 +219,13 @@ class Model:
     def _centred(self, centre: np.ndarray) -> tuple[Any, np.ndarray]:
         """Data and likelihood centre for displacements from `centre`."""
         return self.data, centre
+
+    def _centred_rows(self, rows: Any, centre: np.ndarray) -> Any:
+        """What `_centred` does, for some rows."""
+        return rows
+
+    def _likelihood_centre(self, centre: np.ndarray) -> np.ndarray:
+        return centre
 
     def _check_scalars(self) -> None:
         alive = []
@@ -300,6 +327,10 @@ def _first_line(error: Exception) -> str:
 
 
 def _as_array(leaf: Any) -> Any:
+    if type(leaf).__module__.split(".")[0] == "zarr":
+        from ornstein.streaming import spilled_array
+
+        return spilled_array(leaf)
     return leaf if isinstance(leaf, np.ndarray | jax.Array) else np.asarray(leaf)
 
 

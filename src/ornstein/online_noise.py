@@ -87,6 +87,9 @@ def noise_along(
     """Feed `estimate` one fresh minibatch at each displacement (from the problem's centre) of a chain."""
     with width(dtype):
         for displacement, indices in zip(displacements, source.draw(len(displacements)), strict=True):
-            rows: Any = jax.tree.map(lambda leaf, chosen=indices: leaf[chosen], problem.data)
+            if problem.data is None:
+                rows: Any = model.gathered(indices, np.asarray(problem.centre, dtype=float), dtype)
+            else:
+                rows = jax.tree.map(lambda leaf, chosen=indices: leaf[chosen], problem.data)
             estimate.update(np.asarray(example_gradients(model.loss, problem, displacement.astype(dtype), rows)))
     return estimate

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from ornstein.posterior import Posterior
 
 Array = np.ndarray
-# Okabe and Ito's palette, told apart by all common kinds of colour vision; markers and lines differ as well.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442")
+# Okabe and Ito's palette, told apart by all common kinds of colour vision (its yellow, faint on white, replaced); markers and
+# lines differ as well.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255")
 MARKERS, LINES = ("o", "s", "^", "D", "v", "P", "X"), ("-", "--", "-.", ":")
 REFERENCE = "#444444"
 MOST_PARAMETERS, MOST_TRACES = 12, 4
@@ -54,7 +55,7 @@ def overlay(
 
 
 def ellipses(posterior: Posterior, path: str | Path | None = None) -> Figure:
-    """The covariance found against the one predicted and that of the posterior, on the latter's extreme principal components."""
+    """The covariance found, the one predicted and that of the posterior, on the latter's extreme principal components."""
     curvature, prediction = posterior.curvature, posterior.prediction
     if curvature is None or prediction is None or prediction.covariance is None:
         raise InputError("these ellipses need a posterior whose law was predicted: one made by orn.sample")
@@ -106,6 +107,22 @@ def trace(posterior: Posterior, parameters: Sequence[str] | None = None, path: s
     return _written(figure, path)
 
 
+def elbo(posterior: Posterior, path: str | Path | None = None) -> Figure:
+    """The ELBO on the way to its optimum, with what `orn.bbvi` says about convergence."""
+    values, steps = posterior.settings.get("elbo", ()), posterior.settings.get("elbo_steps", ())
+    if not values:
+        raise InputError("there is no ELBO to plot: the posterior was not made by orn.bbvi, or was loaded from a file")
+    figure = _figure(7.0, 4.0)
+    axes = figure.subplots()
+    axes.plot(steps, values, marker="o", color=COLOURS[0], markersize=3, label="mean over a block of steps")
+    axes.set_xscale("log")
+    axes.set_xlabel("steps")
+    axes.set_ylabel("ELBO in nats")
+    axes.set_title(posterior.settings["convergence"], fontsize=9, wrap=True)
+    axes.legend(frameon=False)
+    return _written(figure, path)
+
+
 def _draw_ellipses(axes: Axes, laws: Mapping[str, Gaussian], reference: Gaussian, name: str, names: Sequence[str]) -> None:
     plane, sizes, labels = _extreme_components(reference, names)
     turn = np.linspace(0.0, 2.0 * np.pi, 201)
@@ -122,6 +139,7 @@ def _draw_ellipses(axes: Axes, laws: Mapping[str, Gaussian], reference: Gaussian
         axes.plot(*centre, markersize=6, **style, label=label)
     axes.set_xlabel(f"largest component: {labels[0]}")
     axes.set_ylabel(f"smallest component: {labels[1]}")
+    axes.set_aspect("equal", adjustable="datalim")
     axes.set_title("95 % ellipses, in sds of the reference", fontsize=10)
 
 

@@ -51,6 +51,8 @@ def sample(
     progress: bool = True,
     checkpoint: str | Path | None = None,
     every: str | float = "60s",
+    client: Any = None,
+    first_chain: int = 0,
     extrapolate: bool = False,
 ) -> Posterior:
     """Draw from the posterior by stochastic gradients, with every number that is not given chosen by theory.
@@ -65,7 +67,7 @@ def sample(
         chains: how many chains run.
         thin: steps between draws; "auto" is two relaxation times, cut with a BudgetWarning where `max_steps` does not allow it.
         warmup: steps thrown away first; "auto" is ten relaxation times, longer until the stationarity test passes.
-        max_steps: bound on the steps of all chains together.
+        max_steps: bound on the steps of all chains together, warm-up included.
         curvature: a measured Curvature; None measures.
         init: pytree or flat vector where all chains start; None starts each at a draw from the predicted law.
         seed: same seed, same draws.
@@ -73,6 +75,9 @@ def sample(
         keep: "draws"; "moments" to keep only mean and covariance; "low-rank" (or "low-rank:K") for a covariance of a diagonal
             plus rank 20 (or K) in memory O(K·D), and `draws` per chain from that Gaussian.
         progress: show a progress bar on a terminal.
+        client: a dask.distributed.Client: chains run on its workers, and a model on Dask collections shard by shard (see
+            `ornstein.cluster`). With `checkpoint`, finished parts are kept, and the same call goes on after a lost scheduler.
+        first_chain: the number of the first chain; chain k has the same random streams in every run with this seed.
         checkpoint: a folder to write the whole state into, `every` so often ("30s", "5m", "1h" or seconds); `orn.resume` goes
             on from there, to the same draws.
         extrapolate: run again at half the step and move the draws to the mean extrapolated from both (extrapolate.py).
@@ -87,6 +92,10 @@ def sample(
     >>> post.draws.shape
     (4, 500, 4)
     """
+    if client is not None:
+        given = {"batch_size": batch_size, "scheme": scheme, "draws": draws, "thin": thin, "warmup": warmup, "init": init}
+        given |= {"max_steps": max_steps, "dtype": dtype, "keep": keep, "curvature": curvature}
+        return _on_cluster(client, model, sampler, given, chains, seed, checkpoint)
     started = time.perf_counter()
     options = _checked_options(draws, chains, max_steps, dtype, keep, seed)
     measured = curvature is None
@@ -105,10 +114,10 @@ def sample(
         _require_stable(dynamics, prediction)
     if extrapolate:
         half_step(dynamics, curvature)  # refuses now what it would refuse after the run
-    wanted_thin, thin = thin, _thinning(thin, dynamics, prediction, draws * chains, max_steps)
-    planned = _planned_warmup(warmup, prediction, chains, max_steps)
+    wanted_thin, (thin, planned, limit) = thin, _lengths(thin, warmup, dynamics, prediction, draws, chains, max_steps)
+    options |= {"first_chain": first_chain, "warmup_limit": limit}
     plan = Plan(int(draws), int(chains), thin, planned, warmup == "auto", **options)
-    starts = _starts(model, curvature, prediction, init, chains, seed)
+    starts = _starts(model, curvature, prediction, init, range(first_chain, first_chain + plan.chains), seed)
     can_retune = measured and curvature.noise_response is None and hasattr(sampler, "tune")
     tuned = Tuned(dynamics, curvature, prediction)
     session = Session(model, tuned, starts, plan, sampler if can_retune else None)
@@ -118,6 +127,19 @@ def sample(
         return posterior
     again = {"draws": draws, "chains": chains, "thin": wanted_thin, "warmup": warmup, "max_steps": max_steps, "init": init}
     return extrapolated(model, posterior, seed, dtype=dtype, keep=keep, progress=progress, **again)
+
+
+def _on_cluster(
+    client: Any, model: Model, sampler: Any, options: dict[str, Any], chains: int, seed: int, checkpoint: str | Path | None
+) -> Posterior:
+    try:
+        import distributed  # noqa: F401
+    except ImportError as error:
+        raise InputError("a cluster needs Dask: pip install 'ornstein[cluster]'") from error
+    from ornstein.cluster import sample_on
+
+    _checked_options(options["draws"], chains, options["max_steps"], options["dtype"], options["keep"], seed)
+    return sample_on(client, model, sampler, options, chains, seed, None if checkpoint is None else Path(checkpoint))
 
 
 def _checked_options(draws: int, chains: int, max_steps: int, dtype: str | None, keep: str, seed: int) -> dict[str, Any]:
@@ -209,6 +231,20 @@ def _require_stable(dynamics: Dynamics, prediction: Prediction) -> None:
     )
 
 
+def _lengths(
+    thin: int | str, warmup: int | str, dynamics: Dynamics, prediction: Prediction, draws: int, chains: int, max_steps: int
+) -> tuple[int, int, int]:
+    """Steps between draws, steps of warm-up, and how long warm-up may become; all chains together stay within `max_steps`."""
+    total = draws * chains
+    if thin != "auto" or dynamics.window > 1:
+        steps = _thinning(thin, dynamics, prediction, total, max_steps)
+        planned = _planned_warmup(warmup, prediction, (max_steps - total * steps) // chains)
+    else:
+        planned = _planned_warmup(warmup, prediction, max_steps // (2 * chains))
+        steps = _thinning(thin, dynamics, prediction, total, max_steps - chains * planned)
+    return steps, planned, max(planned, (max_steps - total * steps) // chains)
+
+
 def _thinning(thin: int | str, dynamics: Dynamics, prediction: Prediction, total: int, max_steps: int) -> int:
     if dynamics.window > 1:
         if thin != "auto":
@@ -232,9 +268,10 @@ def _thinning(thin: int | str, dynamics: Dynamics, prediction: Prediction, total
     correlation = math.exp(-allowed / prediction.relaxation_time)
     size = total * (1.0 - correlation) / (1.0 + correlation)
     warnings.warn(
-        f"thinning is cut from {wanted} to {allowed} steps to stay within max_steps={max_steps:.0e}: the slowest direction "
-        f"relaxes in {prediction.relaxation_time:.3g} steps, so {total} draws are worth about {size:.0f} there. Raise "
-        "max_steps, ask for fewer draws, or use a preconditioner that mixes faster (ConstantSGD('full'))",
+        f"thinning is cut from {wanted} to {allowed} steps to stay within the {max_steps:.3g} steps that max_steps leaves for "
+        f"draws: the slowest direction relaxes in {prediction.relaxation_time:.3g} steps, so {total} draws are worth about "
+        f"{size:.0f} there. Raise max_steps, ask for fewer draws, or use a preconditioner that mixes faster "
+        "(ConstantSGD('full'))",
         BudgetWarning,
         stacklevel=3,
     )
@@ -253,28 +290,28 @@ def _window_spacing(dynamics: Dynamics, total: int, max_steps: int) -> int:
     return spacing
 
 
-def _planned_warmup(warmup: int | str, prediction: Prediction, chains: int, max_steps: int) -> int:
+def _planned_warmup(warmup: int | str, prediction: Prediction, most: int) -> int:
     if warmup != "auto":
         if isinstance(warmup, bool) or not isinstance(warmup, int | np.integer) or warmup < 0:
             raise InputError(f"warmup must be a whole number, 0 or more, or 'auto'; got {warmup!r}")
         return int(warmup)
     wanted = math.ceil(WARMUP_RELAXATION_TIMES * prediction.relaxation_time) + 10
-    return min(wanted, max(1, max_steps // (2 * chains)))
+    return min(wanted, max(1, most))
 
 
-def _starts(model: Model, curvature: Curvature, prediction: Prediction, init: Any, chains: int, seed: int) -> Array:
-    """Displacements from the mode where the chains start."""
+def _starts(model: Model, curvature: Curvature, prediction: Prediction, init: Any, chains: range, seed: int) -> Array:
+    """Displacements from the mode where the chains, given by their numbers, start."""
     if init is not None:
         flat = init if isinstance(init, np.ndarray) and init.shape == (model.dim,) else model.layout.flatten(init)
         if not np.all(np.isfinite(flat)):
             raise InputError("init holds a value that is not finite")
-        return np.tile(flat - curvature.mode, (chains, 1))
+        return np.tile(flat - curvature.mode, (len(chains), 1))
     process = prediction.process
     spread = curvature.posterior_covariance if process is None else process.modes.to_theta(process.stationary)
     normals = np.stack(
         [
             np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(chain, 7)))).standard_normal(model.dim)
-            for chain in range(chains)
+            for chain in chains
         ]
     )
     root = matrix_root(spread)

@@ -15,6 +15,7 @@ from ornstein.engine import Pause, Run
 from ornstein.model import Model
 from ornstein.posterior import Posterior, provenance
 from ornstein.precision import width
+from ornstein.streaming import Feed
 from ornstein.warmup import Tuned, WarmUp, retuner, warm_up
 
 Array = np.ndarray
@@ -32,6 +33,8 @@ class Plan:
     keep: str
     dtype: str
     seed: int
+    first_chain: int = 0
+    warmup_limit: int | None = None  # steps a chain that warm-up may take where it goes on until the chain has settled
 
 
 class Session:
@@ -42,10 +45,12 @@ class Session:
 
     def __init__(self, model: Model, tuned: Tuned, starts: Array, plan: Plan, sampler: Any = None) -> None:
         self.model, self.plan, self.sampler = model, plan, sampler
-        with width(plan.dtype):
-            problem = model.problem(plan.dtype, tuned.curvature.mode)
-        self.run = Run(model.loss, problem, tuned.dynamics, model.n_data, starts, plan.seed, plan.dtype)
-        self.warmup = WarmUp.planned(tuned, plan.warmup, plan.automatic_warmup, plan.chains)
+        mode, dtype = tuned.curvature.mode, plan.dtype
+        with width(dtype):
+            problem = model.problem_without_data(dtype, mode) if model.streams else model.problem(dtype, mode)
+        feed = Feed(model, mode, dtype, tuned.dynamics.batch_size) if model.streams else None
+        self.run = Run(model.loss, problem, tuned.dynamics, model.n_data, starts, plan.seed, dtype, feed, plan.first_chain)
+        self.warmup = WarmUp.planned(tuned, plan.warmup, plan.automatic_warmup, plan.chains, plan.warmup_limit)
         self._retune = None if sampler is None else retuner(model, self.run, sampler, plan.seed)
         self.collection: Collection | None = None
 

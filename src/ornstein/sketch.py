@@ -6,9 +6,9 @@ only ever drops variance, so BᵀB never exceeds the scatter of the states, whos
 
 At the end the covariance is LLᵀ + diag(d), with d = variance − diag(LLᵀ): the variances are exactly those of the states, and
 nothing is counted twice. (SWAG by Maddox et al. 2019 takes half the diagonal plus half a low-rank part instead, which has the
-right variances on average but half the covariances.) In D dimensions n draws of independent parameters have principal components
-too, with variances up to (1 + √(D/n))². What stands out of that is kept, shrunk to the variance that its direction has by the
-spiked model (Donoho, Gavish and Johnstone 2018); what does not is left to the diagonal.
+right variances on average but half the covariances.) In D dimensions n draws of independent parameters have principal
+components too, with variances up to (1 + √(D/n))². What stands out of that is kept, shrunk to the variance that its direction
+has by the spiked model (Donoho, Gavish and Johnstone 2018); what does not is left to the diagonal.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ def rank_of(keep: str) -> int | None:
     (20, 50, None)
     """
     name, _, rank = str(keep).partition(":")
-    if name != "low-rank" or not (rank.isdecimal() and int(rank) > 0 or keep == "low-rank"):
-        return None
-    return int(rank or 20)
+    if keep == "low-rank":
+        return 20
+    return int(rank) if name == "low-rank" and rank.isdecimal() and int(rank) > 0 else None
 
 
 class Sketch:
-    """Takes in the states of several chains, as Moments does; each chain is added up alone, so that chains may run on threads."""
+    """Takes in the states of several chains, as Moments does; each is added up alone, so that chains may run on threads."""
 
     def __init__(self, chains: int, dimension: int, rank: int, spacing: int) -> None:
         self.spacing, self.rank = spacing, min(rank, dimension)
@@ -179,8 +179,8 @@ def _correlation_time(jumps: Array, variance: Array) -> float:
 def _standing_out(sizes: Array, dimension: int, draws: float) -> Array:
     """Variance of each direction beyond the common level, by the spiked model: zero where chance explains the component.
 
-    A population variance ℓ (in units of the level) appears as λ = ℓ(1 + γ/(ℓ−1)), γ = D/n, along a direction whose squared cosine
-    to the true one is (1 − γ/(ℓ−1)²)/(1 + γ/(ℓ−1)); the variance along the direction found is 1 + (ℓ−1)cos².
+    A population variance ℓ (in units of the level) appears as λ = ℓ(1 + γ/(ℓ−1)), γ = D/n, along a direction whose squared
+    cosine to the true one is (1 − γ/(ℓ−1)²)/(1 + γ/(ℓ−1)); the variance along the direction found is 1 + (ℓ−1)cos².
     """
     if dimension <= len(sizes):
         return sizes

@@ -44,13 +44,19 @@ class WarmUp:
     steps: int
     automatic: bool
     kept: list[list[Array]]
+    limit: int | None = None
     attempt: int = 0
     taken: int = 0
     done: bool = False
 
     @classmethod
-    def planned(cls, tuned: Tuned, steps: int, automatic: bool, chains: int) -> WarmUp:
-        return cls(tuned, steps, automatic, [[] for _ in range(chains)], done=steps == 0)
+    def planned(cls, tuned: Tuned, steps: int, automatic: bool, chains: int, limit: int | None = None) -> WarmUp:
+        return cls(tuned, steps, automatic, [[] for _ in range(chains)], limit, done=steps == 0)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether there is no other round, or no steps for it."""
+        return self.attempt == ROUNDS or (self.limit is not None and self.taken + self.steps * 2**self.attempt > self.limit)
 
     def state(self) -> dict[str, Any]:
         """The round so far, for a checkpoint."""
@@ -90,7 +96,7 @@ def warm_up(
         state.taken += keeps * stride
         state.attempt += 1
         state.kept = [[] for _ in run.chains]
-        state.done = enough or state.attempt == ROUNDS
+        state.done = enough or state.exhausted
         if not enough and state.done:
             warnings.warn(
                 f"after {state.taken} warm-up steps a chain the stationarity test still sees a drift: look at post.check(), "

@@ -100,4 +100,5 @@ def delivered(
         predict_function=model.predict,
         moments=moments,
         constrained=model.constrained(draws),
+        model=model,
     )

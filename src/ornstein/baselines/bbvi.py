@@ -1,15 +1,15 @@
-"""Black-box variational inference: the Gaussian nearest to the posterior in KL(q ‖ p), found by stochastic gradients of the ELBO.
+"""Black-box variational inference: the Gaussian nearest to the posterior in KL(q ‖ p), by stochastic gradients of the ELBO.
 
-NumPyro's autoguides and ELBO (reparameterisation gradients), Adam by optax, minibatches from reshuffled epochs: an optimiser may
-use those, a sampler may not. No rate is to be chosen:
+NumPyro's autoguides and ELBO (reparameterisation gradients), Adam by optax, minibatches from reshuffled epochs: an optimiser
+may use those, a sampler may not. No rate is to be chosen:
 
-- The guide lives in coordinates z = P⁻¹(θ − centre) in which the posterior has a spread of about one, P from the second moment
-  of the gradients at the centre. A rate is then a step in standard deviations. P is a diagonal for the mean-field family and
-  lower triangular for the full one, so that the family is the same in θ; it is measured anew after each window of steps.
+- The guide lives in coordinates z = P⁻¹(θ − centre) in which the posterior has a spread of about one, P from the curvature at
+  the centre. A rate is then a step in standard deviations. P is a diagonal for the mean-field family and lower triangular for
+  the full one, so that the family is the same in θ; it is measured anew after each window of steps.
 - A window runs at one rate, and the guide is averaged over its second half. Then the *shortfall* is measured on all data: how
   many nats the ELBO would gain at the optimum, ½gᵀA⁻¹g for the mean (g the expected gradient under the guide) and
   ½(tr B − log|B| − D) for the spread (B = LᵀAL; mean-field B_kk = A_kk s_k²). While it falls fast, the window is repeated;
-  where it falls slowly, windows double; where it does not fall, the rate is halved as well. It ends when the shortfall is small.
+  where it falls slowly, windows double; where it does not fall, the rate is halved as well. It ends where it is small.
 - Where A is out of reach, the shortfall is replaced by how far (in nats) the averaged guide moved from one window to the next.
 """
 
@@ -53,7 +53,7 @@ class Guide:
     root: Array
 
     def law(self) -> Gaussian:
-        """As a Gaussian; a mean-field one is a matrix too up to 2000 parameters, since its correlations are known to be zero."""
+        """As a Gaussian; up to 2000 parameters with a matrix also for mean-field, whose correlations are known to be zero."""
         if self.root.ndim == 2:
             return Gaussian(self.mean, self.root @ self.root.T)
         return Gaussian(self.mean, np.diag(self.root**2) if self.mean.size <= FULL_LIMIT else self.root**2)
@@ -105,9 +105,9 @@ def bbvi(
     Of a Gaussian posterior with precision NA, mean-field finds the right mean and the variances 1/(N A_kk), which are too small
     where parameters correlate; the full family finds the posterior.
 
-    `settings["elbo"]` holds the ELBO averaged over the second half of each window (a unit of optimisation at one rate),
-    `settings["elbo_steps"]` the steps taken by then, `settings["converged"]` whether the tolerance was met and
-    `settings["convergence"]` the same in words. A ConvergenceWarning says it where it was not.
+    `settings["elbo"]` holds the ELBO averaged over blocks of steps and `settings["elbo_steps"]` the steps taken by then;
+    `settings["converged"]` says whether the tolerance was met and `settings["convergence"]` the same in words. A
+    ConvergenceWarning says it where it was not. All rows are held in memory.
 
     Args:
         model: what is inferred.
@@ -127,7 +127,9 @@ def bbvi(
     checked_numbers(0, seed=seed)
     dtype = checked_dtype(dtype)
     numpyro = numpyro_library()
-    size = min(1024, model.n_data) if batch_size == "auto" else checked_batch_size(batch_size, model.n_data, "replacement")
+    size = min(1024, model.n_data)
+    if batch_size != "auto":
+        size = checked_batch_size(batch_size, model.n_data, "replacement")  # type: ignore[arg-type]
     derivatives = CountedPasses(model)
     search = _search(model, derivatives, rank, start_of(model, init), size, tolerance, max_steps, seed, dtype)
     statement = _statement(model, search, tolerance)
@@ -193,13 +195,15 @@ def _search(
     while search.steps + search.blocks * block <= max_steps:
         key, window_key = jax.random.split(key)
         average, last, elbo = _window(program, model, current, coordinates, search, batches, window_key, dtype)
+        search.elbo_steps.extend(search.steps + block * number for number in range(1, search.blocks + 1))
+        search.elbo.extend(elbo)
         search.steps += search.blocks * block
-        if not (average.finite() and last.finite() and np.isfinite(elbo)):
+        if not (average.finite() and last.finite()):
             failures += 1
             if failures == 10:
                 raise DivergenceError(
-                    f"the ELBO left the finite numbers near step {search.steps}, at every rate down to {search.rate:.2g} standard "
-                    "deviations a step: start nearer the mode (init=…)",
+                    f"the ELBO left the finite numbers near step {search.steps}, at every rate down to {search.rate:.2g} "
+                    "standard deviations a step: start nearer the mode (init=…)",
                     chain=0,
                     step=search.steps,
                     last_finite=current.mean,
@@ -208,8 +212,6 @@ def _search(
             continue
         before, search.shortfall = search.shortfall, _shortfall(model, derivatives, average, search.guide, seed)
         search.guide, current = average, last
-        search.elbo.append(elbo)
-        search.elbo_steps.append(search.steps)
         if search.shortfall <= tolerance * model.dim:
             search.converged = True
             break
@@ -232,25 +234,27 @@ def _window(
     batches: Iterator[Array],
     key: Any,
     dtype: str,
-) -> tuple[Guide, Guide, float]:
-    """Run at one rate: the guide averaged over the second half, the last guide, and the mean ELBO of the second half."""
+) -> tuple[Guide, Guide, list[float]]:
+    """Run at one rate: the guide averaged over the second half, the last guide, and the mean ELBO of each block."""
     matrix = coordinates.ndim == 2
     root = scipy.linalg.solve_triangular(coordinates, guide.root, lower=True) if matrix else guide.root / coordinates
     half = max(1, search.blocks // 2)
+    # The density of the guide is that of z: log|P| makes it that of θ, so that windows with different P can be compared.
+    volume = float(np.sum(np.log(np.diagonal(coordinates) if matrix else coordinates)))
     with width(dtype):
         problem = model.problem(dtype, guide.mean)
         scale = jnp.asarray(coordinates, dtype)
         first = {"auto_loc": jnp.zeros(model.dim, dtype), _root_name(program): jnp.asarray(root, dtype)}
         rate = jnp.asarray(search.rate, dtype)
         state = _begin(program, problem, scale, key, first)
-        total, losses = None, []
+        total, elbo = None, []
         for number in range(search.blocks):
             state, sums, last, block_losses = _block(program, problem, scale, state, jnp.asarray(next(batches)), rate)
+            elbo.append(volume - float(np.mean(block_losses, dtype=float)))
             if number >= search.blocks - half:
-                sums = jax.tree.map(lambda leaf: np.asarray(leaf, dtype=float) / len(block_losses), sums)
+                sums = jax.tree.map(lambda leaf: np.asarray(leaf, dtype=float), sums)
                 total = sums if total is None else jax.tree.map(np.add, total, sums)
-                losses.append(np.asarray(block_losses, dtype=float))
-    average = jax.tree.map(lambda leaf: leaf / half, total)
+    average = jax.tree.map(lambda leaf: leaf / (half * len(block_losses)), total)
 
     def in_theta(params: Any) -> Guide:
         mean, root = np.asarray(params["auto_loc"], dtype=float), np.asarray(params[_root_name(program)], dtype=float)
@@ -258,7 +262,7 @@ def _window(
             return Guide(guide.mean + coordinates @ mean, coordinates @ root)
         return Guide(guide.mean + coordinates * mean, coordinates * root)
 
-    return in_theta(average), in_theta(last), -float(np.mean(losses))
+    return in_theta(average), in_theta(last), elbo
 
 
 def _root_name(program: _Program) -> str:
@@ -324,20 +328,30 @@ def _epochs(n_data: int, batch_size: int, steps: int, seed: int) -> Iterator[Arr
 
 
 def _coordinates(model: Model, derivatives: CountedPasses, theta: Array, rank: str) -> Array:
-    """P: a square root of the inverse of N·E[ggᵀ] + Λ; its diagonal form for the mean-field family.
+    """P: a square root of the inverse of the precision N·A near θ, or of its diagonal for the mean-field family.
 
-    The second moment of the gradients is the curvature where the model is right; only speed depends on it.
+    A is the Hessian where that is in reach and positive; else the second moment of the gradients with the prior's part, which
+    is the same where the model is right and θ is near the mode. Only speed depends on it.
     """
-    prior = model.prior_hessian(theta)
-    if rank == "mean-field":
-        _, second = derivatives.diagonal_moments(theta)
-        precision = model.n_data * second + np.maximum(prior if prior.ndim == 1 else np.diagonal(prior), 0.0)
-        return 1.0 / np.sqrt(np.where(precision > 0, precision, 1.0))
-    _, second = derivatives.gradient_moments(theta)
-    precision = model.n_data * second + (np.diag(prior) if prior.ndim == 1 else prior)
-    diagonal = np.sqrt(np.where(np.diagonal(precision) > 0, np.diagonal(precision), 1.0))
-    values, vectors = np.linalg.eigh(precision / np.multiply.outer(diagonal, diagonal))
-    root = (vectors / np.sqrt(np.maximum(values, 1e-6))) / diagonal[:, None]
+    diagonal = rank == "mean-field"
+    precision = None
+    if _hessian_in_reach(model):
+        precision = _precision(model, derivatives, theta)
+        smallest = np.diagonal(precision) if diagonal else np.linalg.eigvalsh(precision)
+        precision = precision if np.all(smallest > 0.0) else None
+    if precision is None:
+        prior = model.prior_hessian(theta)
+        _, second = derivatives.diagonal_moments(theta) if diagonal else derivatives.gradient_moments(theta)
+        if diagonal:
+            precision = model.n_data * second + np.maximum(prior if prior.ndim == 1 else np.diagonal(prior), 0.0)
+        else:
+            precision = model.n_data * second + (np.diag(prior) if prior.ndim == 1 else prior)
+    if diagonal:
+        values = precision if precision.ndim == 1 else np.diagonal(precision)
+        return 1.0 / np.sqrt(np.where(values > 0.0, values, 1.0))
+    unit = np.sqrt(np.where(np.diagonal(precision) > 0.0, np.diagonal(precision), 1.0))
+    values, vectors = np.linalg.eigh(precision / np.multiply.outer(unit, unit))
+    root = (vectors / np.sqrt(np.maximum(values, 1e-10))) / unit[:, None]
     return np.linalg.cholesky(root @ root.T)
 
 
@@ -345,15 +359,19 @@ def _hessian_in_reach(model: Model) -> bool:
     return model.dim <= (AUTODIFF_HESSIAN_LIMIT if model.closed_form() is None else FULL_LIMIT)
 
 
+def _precision(model: Model, derivatives: CountedPasses, theta: Array) -> Array:
+    """N·A at θ, the prior included."""
+    return model.n_data * derivatives.hessian(theta) + model.prior_hessian(theta)
+
+
 def _shortfall(model: Model, derivatives: CountedPasses, guide: Guide, before: Guide, seed: int) -> float:
-    """Nats between the ELBO and its optimum, or between this guide and the one before; infinite where the loss is not convex."""
+    """Nats between the ELBO and its optimum, or between this guide and the one before; infinite where no optimum is near."""
     if not _hessian_in_reach(model):
         return kl(guide.law(), before.law())
-    prior = model.prior_hessian(guide.mean)
-    precision = model.n_data * derivatives.hessian(guide.mean) + (np.diag(prior) if prior.ndim == 1 else prior)
+    precision = _precision(model, derivatives, guide.mean)
     try:
         factor = scipy.linalg.cho_factor(precision)
-    except np.linalg.LinAlgError:
+    except (np.linalg.LinAlgError, ValueError):
         return float("inf")
     normals = np.random.default_rng(seed).normal(size=(PAIRS, model.dim))
     slope = np.zeros(model.dim)

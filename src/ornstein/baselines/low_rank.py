@@ -28,11 +28,11 @@ def low_rank(
 ) -> Posterior:
     """Independent draws from N(mean, LLᵀ + diag(d)), L of `rank` columns, fitted to the states of tuned constant SGD.
 
-    The chain is `orn.sample` with the diagonal preconditioner, so its spread is the posterior's as far as a diagonal step allows
-    (`prediction` says how far), and not that of an arbitrary learning rate as in SWAG. The variances are exactly those of the
-    chain's states, d = variance − diag(LLᵀ); the convention of Maddox et al., half the diagonal plus half a low-rank part, is
-    not used because it halves every covariance. Principal components that as few draws of independent parameters would show by
-    chance are left out, so the rank in use may be smaller. See `ornstein.sketch`.
+    The chain is `orn.sample` with the diagonal preconditioner, so its spread is the posterior's as far as a diagonal step
+    allows (`prediction` says how far), and not that of an arbitrary learning rate as in SWAG. The variances are exactly those
+    of the chain's states, d = variance − diag(LLᵀ); the convention of Maddox et al., half the diagonal plus half a low-rank
+    part, is not used because it halves every covariance. Principal components that as few draws of independent parameters
+    would show by chance are left out, so the rank in use may be smaller. See `ornstein.sketch`.
 
     `prediction` and `dynamics` are those of the chain; `covariance` is LLᵀ + diag(d), above 2000 parameters its diagonal. The
     draws are independent of each other, but their law is only as well known as the chain is long: `settings["states"]` states,
@@ -62,4 +62,5 @@ def low_rank(
     )
     passes = measuring.passes + posterior.settings["steps"] * posterior.settings["batch_size"] / model.n_data
     cost = {"seconds": time.perf_counter() - started, "passes": float(passes)}
-    return replace(posterior, settings={**posterior.settings, "sampler": "low_rank", "rank": int(rank), **cost})
+    settings = {**posterior.settings, "sampler": "low_rank", "rank": int(rank), **cost}
+    return replace(posterior, settings=settings, model=model)

@@ -50,16 +50,16 @@ def nuts(
 ) -> Posterior:
     """Draws from the posterior itself, exp(−N·L), by the no-U-turn sampler with gradients of all data.
 
-    Every leapfrog step is one pass over the data; `settings["passes"]` counts those of warm-up too. Divergent transitions after
-    warm-up are counted in `settings["divergences"]`, and a ConvergenceWarning names them.
+    All rows are held in memory. Every leapfrog step is one pass over them; `settings["passes"]` counts warm-up too. Divergent
+    transitions after warm-up are counted in `settings["divergences"]`, and a ConvergenceWarning names them.
 
     Args:
         model: what is inferred.
         draws, chains, warmup: draws kept and thrown away per chain; chains run one after the other.
         dense_mass: adapt a full mass matrix, for correlated posteriors of moderate dimension.
         target_accept, max_tree_depth: as in NumPyro.
-        init: pytree or flat vector; None is the model's. Chains start around it, two standard deviations apart (as the gradients
-            there tell), so that R-hat can see chains that do not meet.
+        init: pytree or flat vector; None is the model's. Chains start around it, two standard deviations apart (as the
+            gradients there tell), so that R-hat can see chains that do not meet.
         seed: same seed, same draws.
         dtype: "float64" (default) or "float32".
     """
@@ -78,7 +78,9 @@ def nuts(
         problem = model.problem(dtype, centre)
         keys = jax.random.split(jax.random.key(seed), chains)
         results = [_chain(program, key, jnp.asarray(start, dtype), problem) for key, start in zip(keys, starts, strict=True)]
-        displacements, lengths, diverged = (np.stack([np.asarray(part) for part in parts]) for parts in zip(*results, strict=True))
+        displacements, lengths, diverged = (
+            np.stack([np.asarray(part) for part in parts]) for parts in zip(*results, strict=True)
+        )
     divergences = int(diverged[:, warmup:].sum())
     if divergences:
         warnings.warn(

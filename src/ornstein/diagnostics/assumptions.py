@@ -14,7 +14,7 @@ from ornstein.curvature import Curvature
 from ornstein.derivatives import Autodiff
 from ornstein.diagnostics import thresholds
 from ornstein.diagnostics.distance import without_response
-from ornstein.diagnostics.finding import Finding, graded, rounded, skipped, worst
+from ornstein.diagnostics.finding import Finding, graded, rounded, skipped
 from ornstein.diagnostics.importance import Weighted
 from ornstein.diagnostics.subject import Law, Subject
 from ornstein.dynamics import matrix_root
@@ -135,16 +135,15 @@ def quadratic(subject: Subject, weighted: Weighted | None) -> Finding | None:
         detail = f"half the step with the same batch would halve that: {shift / 2.0:.1g} sds"
     remedy = "the posterior is not Gaussian where the draws are: more data help; post.reweight() corrects a small set of draws"
     beyond = float(np.sqrt(max(shift**2 - chance**2, 0.0)))
-    level = graded(beyond, thresholds.MEAN_SHIFT)
     if weighted is None or curvature.diagonal:
         sentence = f"{moved} (wanted: at most {thresholds.MEAN_SHIFT} beyond it)"
+        level = graded(beyond, thresholds.MEAN_SHIFT)
         return Finding(name, level, beyond, thresholds.MEAN_SHIFT, sentence, remedy, detail)
     part = _non_quadratic_part(weighted, curvature)
     sentence = (
-        f"the loss departs from its quadratic by a KL of {rounded(part)} (wanted: at most {thresholds.NON_QUADRATIC}); {moved} "
-        f"(wanted: at most {thresholds.MEAN_SHIFT} beyond it)"
+        f"the loss departs from its quadratic by a KL of {rounded(part)} (wanted: at most {thresholds.NON_QUADRATIC}); {moved}"
     )
-    level = worst(level, graded(part, thresholds.NON_QUADRATIC))
+    level = graded(part, thresholds.NON_QUADRATIC)
     return Finding(name, level, part, thresholds.NON_QUADRATIC, sentence, remedy, detail)
 
 

@@ -1,8 +1,9 @@
 """The draws' Gaussian against the posterior itself, by importance weights on a few passes over all data.
 
-Points are drawn from the Gaussian q that has the mean and covariance of the draws, and weighted by w = p/q. Where q is right
-all weights are equal, so that the distance found has no Monte-Carlo noise of its own there: a small distance is measured
-precisely, a large one roughly. Weights are smoothed by a Pareto tail (PSIS), whose shape k says whether they can be relied on.
+Points are drawn from a Gaussian somewhat wider than the Gaussian q that has the draws' mean and covariance, and weighted
+twice: to stand for q and to stand for the posterior p. Where q is right the two sets of weights are equal, so that the distance
+between their moments has no Monte-Carlo noise there: a small distance is measured precisely, a large one roughly. The weights
+of p are smoothed by a Pareto tail (PSIS), whose shape k says whether they can be relied on.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy.special
 
 from ornstein.diagnostics import thresholds
 from ornstein.diagnostics.convergence import fewest_effective
@@ -27,97 +29,112 @@ if TYPE_CHECKING:
 
 Array = np.ndarray
 LARGEST_DIMENSION = 200
-# Noise of the measured moments, in nats, up to which they are used; beyond it the weights' own entropy is.
-TOLERABLE_NOISE = 0.02
+# The points' Gaussian is wider than that of the draws by 1 + √(WIDENING/D) in variance, so that the logarithms of its weights
+# vary by WIDENING/2 whatever D is: enough to see a posterior that is wider than the draws, without wasting points.
+WIDENING = 0.4
+# Noise of the measured moments, in nats, up to which they are used; beyond it KL divergences straight from the weights are,
+# which need no moments but count what is not Gaussian in the posterior.
+TOLERABLE_NOISE = 0.05
 
 
 @dataclass(frozen=True, eq=False)
 class Weighted:
-    """Points of a Gaussian, weighted so that they stand for the posterior.
+    """Points weighted so that they stand for the posterior.
 
     Attributes:
         points: (M, D); weights: (M,), they sum to one.
         pareto_k: shape of the weights' tail; above 0.7 they are not to be relied on.
-        kl_qp, kl_pq: KL(Gaussian ‖ posterior) and back, from the weights alone: what is not Gaussian in the posterior counts.
-        values: −log of the posterior at the points, up to a constant.
+        mean, covariance, sd: of the posterior.
+        kl_qp, kl_pq: KL(Gaussian of the draws ‖ posterior) and back; what is not Gaussian in the posterior counts.
     """
 
     points: Array
     weights: Array
     pareto_k: float
-    proposal: Gaussian
     kl_qp: float
     kl_pq: float
-    values: Array
+    gaussian: Gaussian  # of the draws
+    gaussian_weights: Array  # for which the points stand for that Gaussian
+    values: Array  # −log of the posterior at the points, up to a constant
 
     @property
-    def effective_size(self) -> float:
-        """How many equally weighted points they are worth."""
-        return float(1.0 / np.sum(self.weights**2))
+    def effective_share(self) -> float:
+        """How many equally weighted points they are worth, as a share of what the Gaussian's own weights leave."""
+        return float(min(1.0, np.sum(self.gaussian_weights**2) / np.sum(self.weights**2)))
 
     @property
     def reliable(self) -> bool:
         """Whether the weights can be used: a light tail, or a tail that does not matter."""
-        share = self.effective_size / len(self.weights)
-        return bool(self.pareto_k <= thresholds.PARETO_K or share >= thresholds.HARMLESS_SHARE)
+        return bool(self.pareto_k <= thresholds.PARETO_K or self.effective_share >= thresholds.HARMLESS_SHARE)
 
     @property
     def mean(self) -> Array:
-        """Mean of the posterior: that of the Gaussian, moved by what the weights add."""
-        return self.proposal.mean + self._deviations @ (self.points - self.proposal.mean)
+        return self.weights @ self.points
 
     @property
     def covariance(self) -> Array:
-        centred = self.points - self.proposal.mean
-        shift = self._deviations @ centred
-        own = as_matrix(self.proposal.covariance, self.points.shape[1])
-        return own + (centred * self._deviations[:, None]).T @ centred - np.outer(shift, shift)
+        return _covariance(self.points, self.weights)
 
     @property
     def sd(self) -> Array:
         return np.sqrt(np.diagonal(self.covariance))
 
-    @property
-    def _deviations(self) -> Array:
-        return self.weights - 1.0 / len(self.weights)
-
     def moment_distance(self) -> tuple[float, float]:
-        """The larger KL, both ways, between the Gaussian and the posterior's moments, and the noise expected in it, in nats."""
-        root = np.linalg.cholesky(as_matrix(self.proposal.covariance, self.points.shape[1]))
-        units = np.linalg.solve(root, (self.points - self.proposal.mean).T).T
-        scaled = self._deviations[:, None] * units
-        shift = scaled.sum(axis=0)
-        posterior = Gaussian(shift, np.eye(shift.size) + scaled.T @ units - np.outer(shift, shift))
-        own = Gaussian(np.zeros(shift.size), np.eye(shift.size))
-        squares = units**2
-        noise = 0.5 * np.sum(scaled**2) + 0.25 * np.sum((self._deviations**2) @ squares * squares.sum(axis=1).mean())
+        """The larger KL, both ways, between the moments of draws and posterior, and the noise expected in it, in nats."""
+        own = Gaussian(self.gaussian_weights @ self.points, _covariance(self.points, self.gaussian_weights))
+        posterior = Gaussian(self.mean, self.covariance)
+        lengths = np.sum(_units(self.points, self.gaussian) ** 2, axis=1)
+        noise = np.sum((self.weights - self.gaussian_weights) ** 2 * (lengths / 2.0 + lengths**2 / 4.0))
         return max(kl(own, posterior), kl(posterior, own)), float(noise)
 
 
-def weigh(model: Model, proposal: Gaussian, count: int, seed: int = 0) -> Weighted:
-    """`count` points of the proposal, in pairs about its mean, weighted by the posterior: that many passes over the data."""
+def weigh(model: Model, gaussian: Gaussian, count: int, seed: int = 0) -> Weighted:
+    """`count` points about a Gaussian, in pairs about its mean, weighted by the posterior: that many passes over the data."""
     from ornstein.interfaces.arviz import pareto_smoothed
 
-    size = proposal.mean.size
+    size = gaussian.mean.size
+    widened = 1.0 + np.sqrt(WIDENING / size)
     generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0, 13)))
     half = generator.standard_normal((max(1, count // 2), size))
-    units = np.concatenate([half, -half])
-    root = np.linalg.cholesky(as_matrix(proposal.covariance, size))
-    points = proposal.mean + units @ root.T
+    if len(half) >= 2 * size:  # points whose covariance is exactly that of their law, as their mean is by the pairs
+        half = np.linalg.solve(np.linalg.cholesky(half.T @ half / len(half)), half.T).T
+    units = np.sqrt(widened) * np.concatenate([half, -half])
+    points = gaussian.mean + units @ np.linalg.cholesky(as_matrix(gaussian.covariance, size)).T
     values, _ = negative_log_posterior(model, points)
-    logs = 0.5 * np.sum(units**2, axis=1) - values
-    logs -= logs.max()
-    smoothed, k = pareto_smoothed(logs)
-    weights = np.exp(smoothed - smoothed.max())
-    weights /= weights.sum()
-    forward = float(np.log(np.mean(np.exp(logs))) - logs.mean())
-    backward = float(np.sum(weights * np.log(np.maximum(weights * len(weights), 1e-300))))
-    return Weighted(points, weights, k, proposal, forward, backward, values)
+    lengths = np.sum(units**2, axis=1)
+    log_gaussian = -0.5 * lengths * (1.0 - 1.0 / widened)
+    smoothed, k = pareto_smoothed(0.5 * lengths / widened - (values - values.min()))
+    weights, own = _normalised(smoothed), _normalised(log_gaussian)
+    log_ratio = 0.5 * lengths - (values - values.min())
+    log_evidence = scipy.special.logsumexp(log_ratio, b=own)
+    forward, backward = float(log_evidence - own @ log_ratio), float(weights @ log_ratio - log_evidence)
+    return Weighted(points, weights, k, forward, backward, gaussian, own, values)
+
+
+def _normalised(logs: Array) -> Array:
+    weights = np.exp(logs - logs.max())
+    return weights / weights.sum()
+
+
+def _covariance(points: Array, weights: Array) -> Array:
+    centred = points - weights @ points
+    return (centred * weights[:, None]).T @ centred
+
+
+def _units(points: Array, gaussian: Gaussian) -> Array:
+    """Points in units of a Gaussian."""
+    root = np.linalg.cholesky(as_matrix(gaussian.covariance, gaussian.mean.size))
+    return np.linalg.solve(root, (points - gaussian.mean).T).T
 
 
 def measured_distance(subject: Subject, weighted: Weighted | None) -> Finding:
     """KL between the draws and the posterior itself, as Gaussians, beyond what chance explains."""
     name = "measured distance"
+    if weighted is None and subject.posterior.settings.get("exact_moments", False):
+        sentence = f"this is an approximation that was held against nothing: {_reason(subject)}"
+        return Finding(
+            name, "caution", np.nan, thresholds.MEASURED_KL, sentence, "check(model=…) holds it against the posterior"
+        )
     if weighted is None:
         return skipped(name, _reason(subject))
     error = subject.error
@@ -125,21 +142,20 @@ def measured_distance(subject: Subject, weighted: Weighted | None) -> Finding:
         exact = subject.posterior.settings.get("exact_moments", False)
         error = independent_error(subject.dimension, np.inf if exact else fewest_effective(subject))
     distance, noise = weighted.moment_distance()
-    rough = noise > TOLERABLE_NOISE or not np.isfinite(distance)
-    if rough:
-        distance, noise = max(weighted.kl_qp, weighted.kl_pq), 0.0
-    excess = distance - noise - error.total
+    if noise > TOLERABLE_NOISE or not np.isfinite(distance):
+        distance = max(weighted.kl_qp, weighted.kl_pq)
+    excess = distance - error.total
     chance = thresholds.CHANCE * error.covariance_sd
     small = thresholds.MEASURED_KL + chance
     level = graded(excess, small, thresholds.LARGE_KL + chance)
     if not weighted.reliable:
         level = worst(level, "caution")
-    shown = f"at least {distance:.2g}" if rough else rounded(distance - noise)
+    shown = f"about {rounded(distance)}" if weighted.reliable else f"at least {distance:.2g}"
     sentence = f"measured KL to the posterior {shown}, {error.total:.2g} by chance (wanted: at most {error.total + small:.2g})"
-    share = weighted.effective_size / len(weighted.weights)
     detail = (
-        f"{len(weighted.weights)} passes over the data; importance weights keep {share:.0%} of their number, tail k = "
-        f"{weighted.pareto_k:.2f} (wanted: at most {thresholds.PARETO_K}, or {thresholds.HARMLESS_SHARE:.0%} kept)"
+        f"{len(weighted.weights)} passes over the data; importance weights keep {weighted.effective_share:.0%} of their "
+        f"number, their tail is k = {weighted.pareto_k:.2f} (wanted: at most {thresholds.PARETO_K}, or "
+        f"{thresholds.HARMLESS_SHARE:.0%} kept)"
     )
     remedy = "these draws are not those of the posterior: do what the other findings say"
     if weighted.reliable:

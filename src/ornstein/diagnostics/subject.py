@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from ornstein.prediction import Prediction
 
 Array = np.ndarray
-# Passes over all data that a check may take, as a share of those that sampling took; and their least and largest number.
-SHARE_OF_PASSES, FEWEST_PASSES, MOST_PASSES = 0.04, 64, 200
+# Passes over all data that a check may take, as a share of those that sampling took, or as many as look at so many rows; and
+# their least and largest number.
+SHARE_OF_PASSES, ROWS, FEWEST_PASSES, MOST_PASSES = 0.01, 1e6, 64, 400
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,10 +79,10 @@ class Subject:
     @cached_property
     def passes(self) -> int:
         """How many passes over the data the check may take."""
-        settings = self.posterior.settings
-        rows = settings.get("steps", 0) * settings.get("batch_size", 0)
-        taken = rows / self.model.n_data if self.model is not None and rows else settings.get("passes", np.inf)
-        return int(np.clip(SHARE_OF_PASSES * taken, FEWEST_PASSES, MOST_PASSES))
+        assert self.model is not None
+        settings, n_data = self.posterior.settings, self.model.n_data
+        taken = settings.get("passes", settings.get("steps", 0) * settings.get("batch_size", 0) / n_data)
+        return int(np.clip(max(SHARE_OF_PASSES * taken, ROWS / n_data), FEWEST_PASSES, MOST_PASSES))
 
     @property
     def no_chains(self) -> str:

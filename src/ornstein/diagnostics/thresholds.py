@@ -14,7 +14,7 @@ SMALL_KL = 0.05
 # Beyond this some interval is off by half its length: no longer a matter of caution.
 LARGE_KL = 0.2
 # A measured distance has an error of its own, about 0.02, on top of what was asked of the prediction.
-MEASURED_KL = 0.08
+MEASURED_KL = 0.07
 # A chance fluctuation of a KL divergence is excused up to this many of its standard deviations (it is a sum of squares, skewed
 # to the right, so that three are exceeded in about 1 % of all runs).
 CHANCE = 3.0

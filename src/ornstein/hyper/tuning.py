@@ -74,7 +74,7 @@ class FullTuning:
 
     def stage(self, model: Model, positions: Array | None, seed: np.random.SeedSequence) -> Stage:
         curvature = self.curvature(model)
-        dynamics, prediction = self._stable(curvature)
+        dynamics, prediction = self.stable(curvature)
         spread = curvature.posterior_covariance if prediction.covariance is None else prediction.covariance
         normals = np.random.default_rng(seed).standard_normal((self.chains, model.dim))
         stride = min(math.ceil(2.0 * prediction.relaxation_time), LONGEST_STRIDE)
@@ -91,7 +91,7 @@ class FullTuning:
         self._mode = curvature.mode
         return replace(curvature, noise_response=None) if model.n_data > PLENTY * model.dim else curvature
 
-    def _stable(self, curvature: Curvature) -> tuple[Dynamics, Prediction]:
+    def stable(self, curvature: Curvature) -> tuple[Dynamics, Prediction]:
         size = automatic_batch(curvature.n_data) if isinstance(self.batch_size, str) else self.batch_size
         while size >= 1:
             try:
@@ -157,23 +157,22 @@ class DiagonalTuning:
         n_data, noise = curvature.n_data, curvature.noise
         shape = 1.0 / curvature.hessian
         fastest = self._fastest(curvature, np.sqrt(shape))
-        if isinstance(self.batch_size, str):
+        size = self.batch_size
+        if isinstance(size, str):
             # H = 2/(1 + N/S)/A_kk must keep λ_max(HA) below the cap.
-            bound = CAP * n_data / max(2.0 * fastest - CAP, 1e-300)
-            self.batch_size = max(1, min(automatic_batch(n_data), 2 ** int(math.log2(max(bound, 1.0)))))
-        batch = effective_batch(self.scheme, n_data, self.batch_size)
+            size = _power_of_two(min(automatic_batch(n_data), CAP * n_data / max(2.0 * fastest - CAP, 1e-300)))
+        batch = effective_batch(self.scheme, n_data, size)
         step = 2.0 / (1.0 + n_data / batch) * shape
         excess = 2.0 / (1.0 + n_data / batch) * fastest / CAP
         if excess > 1.0:
             self.notes["cap"] = (
-                f"at batch_size {self.batch_size} the step would reach {excess:.3g} times the cap λ_max(HA) = {CAP:g}: it is "
-                "scaled down to the cap and noise injected in its place, so that the chain cannot blow up"
+                f"at batch_size {size} the step would reach {excess:.3g} times the cap λ_max(HA) = {CAP:g}: it is scaled down to the "
+                "cap and noise injected in its place, so that the chain cannot blow up. What is found then lies between the "
+                "diagonal-Laplace optimum and the evidence's"
             )
         step = step / max(1.0, excess)
-        injected = theory.matched_injection(curvature.hessian, noise, step, n_data, batch)
-        return Dynamics(
-            step, self.batch_size, self.scheme, injected=np.maximum(injected, 0.0), sampler="ConstantSGD('diagonal')"
-        )
+        injected = np.maximum(theory.matched_injection(curvature.hessian, noise, step, n_data, batch), 0.0)
+        return Dynamics(step, size, self.scheme, injected=injected, sampler="ConstantSGD('diagonal')")
 
     def _fastest(self, curvature: Curvature, root: Array) -> float:
         begin = np.random.default_rng(0).standard_normal(curvature.dim) if self._steepest is None else self._steepest
@@ -224,7 +223,7 @@ class PaperTuning:
         trace = float(np.sum(second - first**2))
         if isinstance(self.batch_size, str):
             bound = model.n_data * trace / (2.0 * model.dim * self._largest)
-            self.batch_size = max(1, min(automatic_batch(model.n_data), 2 ** int(math.log2(max(bound, 1.0)))))
+            self.batch_size = _power_of_two(min(automatic_batch(model.n_data), bound))
         self._source = IndexSource(
             self.scheme, model.n_data, self.batch_size, np.random.Generator(np.random.SFC64(seed.spawn(1)[0]))
         )
@@ -277,3 +276,7 @@ def automatic_sampler(sampler: Any, model: Model, limit: int) -> Any:
 def _stride(wanted: int, dynamics: Dynamics, model: Model) -> int:
     return max(1, min(wanted, block_length(dynamics.batch_size, model.dim)))
 
+
+def _power_of_two(bound: float) -> int:
+    """The largest one within the bound, at least 1."""
+    return 2 ** int(math.log2(max(bound, 1.0)))

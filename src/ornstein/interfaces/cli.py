@@ -171,7 +171,7 @@ def compare(
     prior_precision: Precision = 1.0,
     categorical: Categorical = None,
     drop: Drop = None,
-    max_steps: MaxSteps = 20_000_000,
+    max_steps: MaxSteps = 2_000_000,
     plot: Annotated[Path | None, typer.Option(help="Draw them on top of each other in this .png or .svg.", show_default=False)] = None,
 ) -> None:
     """Run several samplers and baselines on a table and print how they differ, and what they cost."""

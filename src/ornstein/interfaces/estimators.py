@@ -31,7 +31,7 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from ornstein.curvature import Curvature
-    from ornstein.samplers.sgfs import SGFS
+    from ornstein.posterior import Posterior
 
 Array = np.ndarray
 MOST_REPETITIONS = 10  # whole-number weights are spelled out as rows while that makes at most this many times more of them
@@ -380,7 +380,7 @@ def _model(estimator: Any, rows: Rows, family: str, target_scale: float = 1.0, *
 def _sample(estimator: Any, model: Any) -> None:
     """Set `posterior_` and `verdict_`, and warn where the verdict is bad."""
     from ornstein.curvature import measure
-    from ornstein.sample import automatic_batch, sample
+    from ornstein.sample import sample
 
     curvature = measure(model)
     options = {
@@ -397,23 +397,25 @@ def _sample(estimator: Any, model: Any) -> None:
     except (CurvatureError, DivergenceError, StabilityError):
         if estimator.sampler is not None or curvature.diagonal:
             raise
-        batch = automatic_batch(model.n_data) if estimator.batch_size == "auto" else estimator.batch_size
-        estimator.posterior_ = sample(model, _injecting(curvature, batch), **{**options, "batch_size": batch})
+        estimator.posterior_ = _sample_injecting(model, curvature, options)
     estimator.verdict_ = estimator.posterior_.check()
     if estimator.verdict_.level == "not trusted":
         estimator.verdict_.warn(stacklevel=3)
 
 
-def _injecting(curvature: Curvature, batch_size: int) -> SGFS:
-    """Fisher scoring with EEᵀ = (k/N) A, so that no direction depends on gradient noise; the least k that is stable."""
+def _sample_injecting(model: Any, curvature: Curvature, options: dict[str, Any]) -> Posterior:
+    """Fisher scoring with EEᵀ = (k/N) A: no direction depends on gradient noise, and a larger k means smaller steps."""
+    from ornstein.sample import sample
     from ornstein.samplers.sgfs import SGFS
 
     root = np.linalg.cholesky(curvature.hessian / curvature.n_data)
-    for share in 4.0 ** np.arange(1, 12):
-        sampler = SGFS("full", step_size=1.0, injected=np.sqrt(share) * root)
-        if sampler.tune(curvature, batch_size).predict(curvature).stable:
-            break
-    return sampler
+    samplers = [SGFS("full", step_size=1.0, injected=2.0**power * root) for power in range(1, 10)]
+    for sampler in samplers[:-1]:
+        try:
+            return sample(model, sampler, **options)
+        except (DivergenceError, StabilityError):
+            continue
+    return sample(model, samplers[-1], **options)
 
 
 def _linear_draws(estimator: Any) -> tuple[Array, Array]:

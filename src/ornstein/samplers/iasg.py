@@ -95,7 +95,7 @@ class IASG:
         batch_size = checked_batch_size(batch_size, curvature.n_data, scheme)
         problem = _Problem(curvature, batch_size, effective_batch(scheme, curvature.n_data, batch_size), self.damping)
         window = problem.pass_length if isinstance(self.window, str) else int(self.window)
-        sampled = self._sampled_noise(curvature, problem.batch)
+        sampled = self._sampled_noise(curvature)
         dynamics, times = self._first_feasible(problem, sampled, window, scheme)
         notes = [*sampled.notes, *self._on_preconditioner(problem, window, dynamics)]
         if times == 0.0:  # no stationary law: the prediction says so, and sample refuses
@@ -116,11 +116,14 @@ class IASG:
     def _can_lengthen(self) -> bool:
         return self.rescale and isinstance(self.window, str)
 
-    def _sampled_noise(self, curvature: Curvature, batch: float) -> SampledNoise:
-        """The sandwich has no spread where the gradients have no noise; the posterior needs prior noise there."""
+    def _sampled_noise(self, curvature: Curvature) -> SampledNoise:
+        """The sandwich has no spread where the gradients have no noise; the posterior needs prior noise there.
+
+        Windows are mapped to the posterior from any noise that there is, however little: the batch size does not matter.
+        """
         if self.target == "sandwich":
             return SampledNoise(curvature.effective_noise)
-        return sampled_noise(curvature, curvature.effective_noise, batch)
+        return sampled_noise(curvature, curvature.effective_noise, batch_size=1.0)
 
     def _first_feasible(self, problem: _Problem, sampled: SampledNoise, window: int, scheme: str) -> tuple[Dynamics, float]:
         """The first step whose window is long enough, else the last; and the window's length in relaxation times."""

@@ -23,19 +23,20 @@ from ornstein.minibatch import checked_batch_size, checked_scheme, effective_bat
 from ornstein.prediction import Prediction
 from ornstein.samplers.sgld import checked_step_size
 from ornstein.samplers.tolerable_step import tolerable_step
-from ornstein.theory.stationary import solve_modes
 
 Array = np.ndarray
 
 
 @dataclass(frozen=True)
 class SGNHT:
-    """v' = (1−ζ)v − ηN ĝ(θ) + N(0, 2aηI), θ' = θ + v', ζ' = ζ + |v'|²/D − η (Ding et al. 2014), ĝ of the mean loss.
+    """v' = (1−ζ)v − ηN ĝ(θ) + N(0, 2aηI), θ' = θ + v', ζ' = ζ + (1−ζ/2)|v'|²/D − η (Ding et al. 2014), ĝ of the mean loss.
 
-    The thermostat ζ rises while the velocities carry more than the energy η per coordinate and falls while they carry less,
-    so it finds by itself the friction that the gradient noise calls for. The law is the posterior as η → 0; at a finite η it
-    is the posterior only if the gradient noise is the same in all directions, since one ζ serves them all. The chain starts
-    with ζ at its predicted mean.
+    The thermostat ζ rises while the velocities carry too much energy and falls while they carry too little, so it finds by
+    itself the friction that the gradient noise calls for. Its paper has |v'|²/D, the limit of small ζ: with steps of a finite
+    length that leaves the law too narrow by a factor 1−ζ/2, which is what the factor makes up for.
+
+    The law is the posterior as η → 0. At a finite η it is the posterior only if the gradient noise is the same in all
+    directions, since one ζ serves them all. The chain starts with ζ at its predicted mean.
 
     Args:
         step_size: η in the units of its paper (the square of its time step h): H = ηN on the mean loss. "auto" is the largest η
@@ -66,14 +67,15 @@ class SGNHT:
         scheme = checked_scheme(scheme)
         batch_size = checked_batch_size(batch_size, curvature.n_data, scheme)
         noise = curvature.effective_noise / effective_batch(scheme, curvature.n_data, batch_size)
-        bound = largest_step(curvature, noise, self.damping)
+        thermostat = Thermostat.of(curvature, noise, self.damping)
+        bound = thermostat.largest_step()
 
         def build(step_size: float) -> ThermostatDynamics:
             return ThermostatDynamics(
                 np.asarray(step_size * curvature.n_data),
                 batch_size,
                 scheme,
-                mean_thermostat(curvature, noise, step_size, self.damping),
+                thermostat.mean(step_size),
                 injected=np.asarray(2.0 * self.damping * step_size),
                 sampler=self.name,
                 notes=(f"step size η = {step_size:.6g}, that is H = ηN = {step_size * curvature.n_data:.6g} on the mean loss",),
@@ -94,7 +96,7 @@ class SGNHT:
 class ThermostatDynamics(Dynamics):
     """The linear recursion at the thermostat's mean, `damping`, with a kernel that lets the thermostat move.
 
-    `energy` is η, the kinetic energy |v|²/D at which the thermostat rests.
+    `energy` is η, the kinetic energy (1−ζ/2)|v|²/D at which the thermostat rests.
     """
 
     energy: float = 0.0
@@ -136,39 +138,52 @@ class ThermostatKernel:
         memory = arrays["memory"] - state["thermostat"]
         move = -arrays["preconditioner"] * gradient(state["position"]) + arrays["injected_root"] * normal
         velocity = memory * state["velocity"] + move
-        thermostat = state["thermostat"] + jnp.mean(velocity**2) - arrays["energy"]
+        # 1 − ζ/2 = (1 + memory)/2
+        thermostat = state["thermostat"] + (1.0 + memory) / 2.0 * jnp.mean(velocity**2) - arrays["energy"]
         return {"position": state["position"] + velocity, "velocity": velocity, "thermostat": thermostat}
 
 
-def kinetic_energy(curvature: Curvature, noise: Array, step_size: float, damping: float, thermostat: float) -> float:
-    """E|v|²/D of the recursion with the thermostat held at a value; infinite where that is unstable."""
-    modes = theory.normal_modes(curvature.hessian, step_size * curvature.n_data, thermostat)
-    if not modes.stable:
-        return float("inf")
-    stationary = solve_modes(modes, noise, 2.0 * damping * step_size)
-    process = theory.Process(modes, stationary)
-    # v = θ(t) − θ(t−1), so E[vvᵀ] = 2Γ(0) − Γ(1) − Γ(−1).
-    covariance = 2.0 * (process.covariance() - process.autocovariance(1))
-    return float(np.mean(covariance if covariance.ndim == 1 else np.diagonal(covariance)))
+@dataclass(frozen=True, eq=False)
+class Thermostat:
+    """What the mean of the thermostat ζ depends on: Hessian and gradient noise, along the eigenvectors of the Hessian."""
 
+    curvatures: Array
+    noises: Array
+    n_data: int
+    damping: float
 
-def mean_thermostat(curvature: Curvature, noise: Array, step_size: float, damping: float) -> float:
-    """The ζ at which E|v|²/D = η: a + ηN² tr C/(2SD) to first order in η."""
+    @classmethod
+    def of(cls, curvature: Curvature, noise: Array, damping: float) -> Thermostat:
+        """`noise` is the covariance of one minibatch gradient."""
+        modes = theory.normal_modes(curvature.hessian, 1.0)
+        along = modes.gradient_noise(noise)
+        return cls(modes.rates, along if along.ndim == 1 else np.diagonal(along), curvature.n_data, damping)
 
-    def excess(log_thermostat: float) -> float:
-        energy = kinetic_energy(curvature, noise, step_size, damping, float(np.exp(log_thermostat)))
-        return min(energy / step_size, 1e6) - 1.0
+    def excess(self, step_size: float, thermostat: float) -> float:
+        """E(1−ζ/2)|v|²/(Dη) − 1 with the thermostat held at ζ.
 
-    return float(np.exp(scipy.optimize.brentq(excess, np.log(damping / 2.0), 0.0, xtol=1e-10)))
+        Along an eigenvector with rate e = ηNa the velocity has the variance 2q/(ζ(4−2ζ−e)), q the noise of one step.
+        """
+        rates = step_size * self.n_data * self.curvatures
+        driven = (step_size * self.n_data) ** 2 * self.noises + 2.0 * self.damping * step_size
+        room = 4.0 - 2.0 * thermostat - rates
+        if np.any(room <= 0.0):
+            return float("inf")
+        return float(np.mean((2.0 - thermostat) * driven / (thermostat * room)) / step_size - 1.0)
 
+    def mean(self, step_size: float) -> float:
+        """The ζ without excess: a + ηN² tr C/(2SD) to first order in η."""
 
-def largest_step(curvature: Curvature, noise: Array, damping: float) -> float:
-    """Just below the η at which the mean of the thermostat reaches 1, where E|v|²/D = η with the thermostat at 1."""
-    unit = theory.normal_modes(curvature.hessian, curvature.n_data)
-    stable = 2.0 / float(np.max(unit.rates))
+        def excess(log_thermostat: float) -> float:
+            return min(self.excess(step_size, float(np.exp(log_thermostat))), 1e6)
 
-    def excess(log_step: float) -> float:
-        step = float(np.exp(log_step))
-        return min(kinetic_energy(curvature, noise, step, damping, 1.0) / step, 1e6) - 1.0
+        return float(np.exp(scipy.optimize.brentq(excess, np.log(self.damping / 2.0), 0.0, xtol=1e-10)))
 
-    return 0.999 * float(np.exp(scipy.optimize.brentq(excess, np.log(1e-15 * stable), np.log(stable), xtol=1e-10)))
+    def largest_step(self) -> float:
+        """Just below the η at which the mean of ζ reaches 1."""
+        stable = 2.0 / (self.n_data * float(np.max(self.curvatures)))
+
+        def excess(log_step: float) -> float:
+            return min(self.excess(float(np.exp(log_step)), 1.0), 1e6)
+
+        return 0.999 * float(np.exp(scipy.optimize.brentq(excess, np.log(1e-15 * stable), np.log(stable), xtol=1e-10)))

@@ -143,9 +143,9 @@ def solve_modes_responding(
 def mean_square_bound(modes: Modes, response: Response | None, rounds: int = 60, tolerance: float = 1e-4) -> float:
     """The largest factor on H that leaves a stationary covariance.
 
-    Without a response that is 2(2−μ)/λ_max(HA). With one it is the factor c at which a positive Σ carries itself: the noise that
-    Σ calls forth, under the step cH, has Σ again as its stationary covariance. Found by power iteration, each round with the c
-    that keeps the size of Σ; one call of the response per round.
+    Without a response that is 2(2−μ)/λ_max(HA). With one it is the factor c at which a positive Σ carries itself: the noise
+    that Σ calls forth, under the step cH, has Σ again as its stationary covariance. Found by power iteration, each round with
+    the c that keeps the size of Σ; one call of the response per round.
     """
     plain = 2.0 * (2.0 - modes.damping) / float(np.max(modes.rates))
     if response is None:

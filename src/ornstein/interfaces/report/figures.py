@@ -147,7 +147,7 @@ def trace(series: Array, label: str) -> Draw:
 
 def autocorrelation(posterior: Posterior, covector: Array, series: Array, label: str, lags: int = 6) -> Draw:
     """Autocorrelation of a linear function of the parameters: the draws' as points, the theory's as a curve in steps."""
-    thin = posterior.settings["thin"]
+    thin, lags = posterior.settings["thin"], min(lags, series.shape[1] - 1)
     found = np.array([_correlation(series, lag) for lag in range(lags + 1)])
     process = posterior.delivered_process()
     fine = np.unique(np.linspace(0, lags * thin, 120).astype(int)) if process.window == 1 else thin * np.arange(lags + 1)

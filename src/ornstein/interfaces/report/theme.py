@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -79,9 +80,12 @@ def _style(roles: Roles) -> Iterator[None]:
         "axes.facecolor": "none",
         "savefig.facecolor": "auto",
         "svg.fonttype": "none",
+        "text.parse_math": False,  # a dollar sign in a column's name is a dollar sign
         "figure.constrained_layout.use": True,
     }
-    with matplotlib.rc_context(settings):
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
+        # The page's own fonts show what Matplotlib's cannot.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield
 
 

@@ -1,0 +1,263 @@
+"""`orn.em`: hyperparameters learnt while sampling (variational EM; Mandt, Hoffman and Blei 2017, sections 4.2 and 7.3, corrected)."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ornstein.curvature import FULL_LIMIT, Curvature
+from ornstein.dynamics import Dynamics
+from ornstein.errors import ApproximationWarning, InputError
+from ornstein.hyper.climb import Climb
+from ornstein.hyper.coordinates import Coordinates
+from ornstein.hyper.evidence import laplace_evidence
+from ornstein.hyper.fit import EMFit
+from ornstein.hyper.full_batch import FullBatch
+from ornstein.hyper.grid import Grid, map_grid, map_spread
+from ornstein.hyper.held_out import HeldOut
+from ornstein.hyper.mean_field import MeanField, mean_field
+from ornstein.hyper.tuning import DiagonalTuning, FullTuning, PaperTuning, Tuning, automatic_sampler, diagonal_curvature
+from ornstein.minibatch import checked_batch_size, checked_scheme
+from ornstein.model import Model
+from ornstein.posterior import Posterior
+from ornstein.sample import sample
+
+Array = np.ndarray
+RECIPES = ("corrected", "paper")
+BASELINES = ("grid", "bbvi")
+FULL = "exact full tuning: the maximum of the evidence"
+DIAGONAL = "diagonal tuning: the optimum of the diagonal-Laplace approximation, above the evidence's where features are correlated"
+PAPER = "the paper's scalar recipe: known to overshoot, most of all where columns carry little gradient noise"
+
+
+def em(
+    model: Model,
+    hyperparameters: Sequence[str] | Mapping[str, Any] = ("prior_precision",),
+    sampler: Any = "auto",
+    recipe: str = "corrected",
+    batch_size: int | str = "auto",
+    seed: int = 0,
+    *,
+    real: Sequence[str] = (),
+    scheme: str = "replacement",
+    chains: int = 4,
+    draws: int | None = None,
+    tolerance: float = 0.01,
+    max_blocks: int = 200,
+    validation: Any = None,
+    baselines: Sequence[str] = (),
+    grid: Any = None,
+    bbvi_steps: int = 20_000,
+    progress: bool = True,
+) -> EMFit:
+    """Learn hyperparameters by their evidence while θ is sampled: θ at a constant rate, λ at a decreasing one.
+
+    By Fisher's identity the gradient of log p(y|λ) is the posterior mean of ∂ log p(y,θ|λ), which a chain delivers; the
+    degenerate maximum of the joint density (λ = ∞, θ = 0) is no fixed point of it, because θ is spread and not a point. What is
+    found is as good as the chain's law:
+
+    - `recipe="corrected"` up to 2000 parameters: the exactly tuned full chain, whose law is the local posterior, so that λ is the
+      maximum of the evidence. Beyond, or with `sampler="diagonal"`: the diagonal chain with injected prior noise, whose λ is the
+      optimum of the *diagonal*-Laplace approximation (above the evidence's where features are correlated; 3 times in one example).
+    - `recipe="paper"`: one rate ε* = 2(S/N) P/tr C, as printed. It overshoots: coordinates without gradient noise are pinned (4 times
+      on MNIST). For comparison only.
+
+    The evidence's best λ is not the validation's, most of all at small N; give `validation` to see both.
+
+    Args:
+        model: with the hyperparameters at their starting values.
+        hyperparameters: names of those to learn. A mapping says how entries share one value: `{"prior_precision": labels}` with
+            one label per column (automatic relevance determination: `range(columns)`); entries that are 0 stay 0.
+        sampler: "auto", "full", "diagonal", or a sampler whose law is the posterior, such as `SGLD(exact=True)`.
+        recipe: "corrected" or "paper".
+        batch_size: S; a size that the chain cannot bear is capped, and said so.
+        seed: same seed, same answer.
+        real: names that may be negative; all others move on the log scale.
+        scheme: how minibatches are drawn.
+        chains: how many run.
+        draws: of the final posterior, per chain; None is 1000, or 100 beyond 2000 parameters.
+        tolerance: Monte-Carlo error of log λ (of λ itself for `real` ones) at which it ends.
+        max_blocks: bound on the blocks (of 25 draws per chain) before a BudgetWarning.
+        validation: held-out rows: (X, y) for a regression, else a Model or data like the model's.
+        baselines: "grid" for MAP fits along λ (needs validation), "bbvi" for the mean-field ELBO in (q, λ).
+        grid: values of λ for it; None is 13 over two decades either side of what was found.
+        bbvi_steps: of the ELBO.
+        progress: show what is being done on a terminal.
+
+    >>> import numpy as np
+    >>> from ornstein.glm import glm
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(400, 20))
+    >>> y = X @ rng.normal(size=20) * 0.5 + rng.normal(size=400)  # coefficients of precision 4
+    >>> fit = em(glm(X, y, noise_scale=1.0, intercept=False), draws=100, progress=False)
+    >>> 1.5 < fit.hyperparameters["prior_precision"] < 9.0
+    True
+    """
+    began = time.perf_counter()
+    _check(model, recipe, baselines, validation, tolerance, max_blocks, chains)
+    coordinates = Coordinates.of(model, hyperparameters, real)
+    held_out = None if validation is None else HeldOut(model, validation)
+    tuning, words = _tuning(model, sampler, recipe, batch_size, scheme, chains)
+    with _status(progress) as report:
+        climb = Climb.begin(model, coordinates, tuning, seed, newton=recipe == "corrected")
+        climb.to_the_top(tolerance, max_blocks, lambda climb: report(_progress(climb)))
+        phi = climb.ascent.estimate()
+        final = coordinates.model_at(model, phi)
+        seconds = time.perf_counter() - began
+        report("sampling the posterior")
+        curvature, dynamics = _at_the_end(climb, final)
+        posterior = _posterior(final, curvature, dynamics, draws, chains, seed, recipe)
+        found, losses = _compared(climb, final, curvature, held_out, baselines, grid, bbvi_steps, report)
+    if held_out is not None:
+        losses = {
+            "map": held_out.loss(final, curvature.mode),
+            "posterior": held_out.predictive_loss(final, posterior.draws.reshape(-1, model.dim)),
+            **losses,
+        }
+    if recipe == "paper" and "cap" in tuning.notes:
+        warnings.warn(tuning.notes["cap"], ApproximationWarning, stacklevel=2)
+    natural = coordinates.natural(phi)
+    return EMFit(
+        coordinates.by_name(natural),
+        coordinates.by_name(climb.ascent.error() * np.where(coordinates.positive, natural, 1.0)),
+        coordinates.groups,
+        {coordinates.names[index]: where for index, where in climb.runaway.items()},
+        climb.trajectory(),
+        posterior,
+        final,
+        None if curvature.diagonal else laplace_evidence(final, curvature),
+        losses,
+        found,
+        words,
+        tuple(tuning.notes.values()),
+        {
+            "blocks": len(climb.ascent.blocks),
+            "stages": climb.stages,
+            "steps": sum(block.steps for block in climb.ascent.blocks),
+            "batch_size": dynamics.batch_size,
+            "seconds": seconds,
+            "seconds_in_all": time.perf_counter() - began,
+            "seed": seed,
+        },
+    )
+
+
+def _check(
+    model: Model, recipe: str, baselines: Sequence[str], validation: Any, tolerance: float, max_blocks: int, chains: int
+) -> None:
+    if not isinstance(model, Model):
+        raise InputError(f"model must be a Model, for instance orn.glm(X, y); got a {type(model).__name__}")
+    if recipe not in RECIPES:
+        raise InputError(f"recipe must be one of {RECIPES}, not {recipe!r}")
+    unknown = [name for name in baselines if name not in BASELINES]
+    if isinstance(baselines, str) or unknown:
+        raise InputError(f"baselines must be a sequence of names among {BASELINES}; got {baselines!r}")
+    if "grid" in baselines and validation is None:
+        raise InputError("the grid of MAP fits is judged by validation data: give validation=(X, y)")
+    if not tolerance > 0:
+        raise InputError(f"tolerance must be positive; got {tolerance!r}")
+    if max_blocks < 4 or chains < 1:
+        raise InputError(f"max_blocks must be at least 4 and chains at least 1; got {max_blocks} and {chains}")
+
+
+def _tuning(
+    model: Model, sampler: Any, recipe: str, batch_size: int | str, scheme: str, chains: int
+) -> tuple[Tuning, str]:
+    """The rule of the recipe, and what it finds in words."""
+    scheme = checked_scheme(scheme)
+    if isinstance(batch_size, str) and batch_size != "auto":
+        raise InputError(f"batch_size must be a whole number or 'auto', not {batch_size!r}")
+    size = batch_size if isinstance(batch_size, str) else checked_batch_size(batch_size, model.n_data, scheme)
+    if recipe == "paper":
+        if sampler != "auto":
+            raise InputError("the paper's recipe has its own sampler: leave sampler='auto'")
+        return PaperTuning(FullBatch(model), size, scheme, chains), PAPER
+    chosen = automatic_sampler(sampler, model, FULL_LIMIT)
+    if chosen == "diagonal":
+        return DiagonalTuning(FullBatch(model), size, scheme, chains), DIAGONAL
+    if model.dim > FULL_LIMIT:
+        raise InputError(f"the full recipe takes at most {FULL_LIMIT} parameters; the model has {model.dim}: use sampler='diagonal'")
+    return FullTuning(chosen, size, scheme, chains), FULL
+
+
+def _at_the_end(climb: Climb, final: Model) -> tuple[Curvature, Dynamics]:
+    """The curvature at the mode of the final model, and the chain as the recipe tunes it there."""
+    tuning = climb.tuning
+    if isinstance(tuning, FullTuning):
+        curvature = tuning.curvature(final)
+        return curvature, tuning.stable(curvature)[0]
+    assert isinstance(tuning, DiagonalTuning | PaperTuning) and climb.positions is not None and climb.stage is not None
+    mode = tuning.full_batch.mode(final, climb.positions.mean(axis=0), np.ones(final.dim))
+    curvature = diagonal_curvature(final, mode, tuning.full_batch)
+    return curvature, tuning.tune(curvature) if isinstance(tuning, DiagonalTuning) else climb.stage.dynamics
+
+
+def _posterior(
+    final: Model, curvature: Curvature, dynamics: Dynamics, draws: int | None, chains: int, seed: int, recipe: str
+) -> Posterior:
+    draws = (1000 if final.dim <= FULL_LIMIT else 100) if draws is None else draws
+    options: dict[str, Any] = {"thin": 200, "warmup": 2000} if recipe == "paper" else {}
+    return sample(
+        final, dynamics, curvature=curvature, draws=draws, chains=chains, seed=seed, progress=False, **options
+    )
+
+
+def _compared(
+    climb: Climb,
+    final: Model,
+    curvature: Curvature,
+    held_out: HeldOut | None,
+    baselines: Sequence[str],
+    grid: Any,
+    bbvi_steps: int,
+    report: Callable[[str], None],
+) -> tuple[dict[str, Grid | MeanField], dict[str, float]]:
+    """The baselines asked for, and the validation loss of the MAP fit at BBVI's hyperparameters."""
+    found: dict[str, Grid | MeanField] = {}
+    losses: dict[str, float] = {}
+    model, coordinates = climb.model, climb.coordinates
+    if "grid" in baselines:
+        assert held_out is not None
+        centre = float(coordinates.natural(climb.ascent.estimate())[0])
+        values = centre * np.geomspace(1e-2, 1e2, 13) if grid is None else grid
+        found["grid"] = map_grid(model, coordinates, values, held_out, np.zeros(model.dim), curvature, report)
+    if "bbvi" in baselines:
+        spread = np.sqrt(1.0 / (curvature.n_data * _diagonal(curvature.hessian)))
+        size = climb.stage.dynamics.batch_size if climb.stage is not None else 1
+        field = mean_field(
+            model, coordinates, curvature.mode, spread, batch_size=size, steps=bbvi_steps, seed=climb.seed, report=report
+        )
+        found["bbvi"] = field
+        if held_out is not None:
+            there = coordinates.model_at(model, field.phi)
+            mode = FullBatch(model).mode(there, curvature.mode, map_spread(there, curvature))
+            losses["bbvi"] = held_out.loss(there, mode)
+    return found, losses
+
+
+def _diagonal(matrix: Array) -> Array:
+    return matrix if matrix.ndim == 1 else np.diagonal(matrix)
+
+
+def _progress(climb: Climb) -> str:
+    values = climb.coordinates.natural(climb.ascent.phi)
+    shown = ", ".join(f"{name} = {value:.3g}" for name, value in zip(climb.coordinates.names[:3], values[:3], strict=True))
+    return f"block {len(climb.ascent.blocks)}: {shown}{' …' if len(values) > 3 else ''}"
+
+
+@contextmanager
+def _status(show: bool) -> Iterator[Callable[[str], None]]:
+    """What is being done, on a terminal; silent elsewhere."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not show or not console.is_terminal:
+        yield lambda words: None
+        return
+    with console.status("em") as status:
+        yield lambda words: status.update(f"em: {words}")

@@ -1,0 +1,321 @@
+"""The command line as a user meets it: files in, files out, one sentence where something is wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.stats
+
+import ornstein as orn
+from ornstein.interfaces import console
+from ornstein.interfaces.cli import main
+from ornstein.interfaces.encoding import Encoding
+from ornstein.interfaces.fitting import SAMPLERS, encoding_of, sampler_by_name
+from ornstein.interfaces.predicting import predict_table
+from ornstein.interfaces.theory_table import curvature_of, theory_table
+
+QUICK = ["--draws", "200", "--chains", "2"]
+COMMANDS = ("demo", "fit", "predict", "compare", "theory")
+
+
+def run(*arguments: str) -> int:
+    """The exit code."""
+    with pytest.raises(SystemExit) as stopped:
+        main([str(argument) for argument in arguments])
+    return int(stopped.value.code or 0)
+
+
+def houses(rows: int = 1500, seed: int = 0) -> pd.DataFrame:
+    """price = 50 + 2·size + 15·[area is south] + noise of sd 10, and targets of the other kinds."""
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame({"size": rng.normal(100.0, 20.0, rows), "age": rng.uniform(0.0, 80.0, rows)})
+    table["area"] = rng.choice(["north", "south"], rows)
+    signal = (table["size"] - 100.0) / 20.0
+    table["price"] = 50.0 + 2.0 * table["size"] + 15.0 * (table["area"] == "south") + rng.normal(0.0, 10.0, rows)
+    table["sold"] = np.where(rng.uniform(size=rows) < scipy.special.expit(0.8 * signal), "yes", "no")
+    table["visits"] = rng.poisson(np.exp(0.8 + 0.3 * signal))
+    table["kind"] = np.array(["barn", "flat", "house"])[(rng.gumbel(size=(rows, 3)) + np.outer(signal, [0, 0.5, 1])).argmax(1)]
+    return table
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A table and a fit of it, made through the command line."""
+    place = tmp_path_factory.mktemp("cli")
+    houses().to_csv(place / "houses.csv", index=False)
+    drop = ["--drop", "sold", "--drop", "visits", "--drop", "kind"]
+    assert run("fit", place / "houses.csv", "--target", "price", *drop, "--out", place / "fit") == 0
+    return place
+
+
+def one_sentence(text: str) -> bool:
+    lines = text.strip().splitlines()
+    return len(lines) == 1 and lines[0].startswith("Error: ") and "Traceback" not in text
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example(command, capsys):
+    assert run(command, "--help") == 0
+    assert f"Example:  ornstein {command}" in " ".join(capsys.readouterr().out.replace("│", " ").split(" "))
+
+
+def test_no_command_shows_what_there_is(capsys):
+    assert run() == 0
+    shown = capsys.readouterr().out
+    assert all(command in shown for command in COMMANDS)
+    assert run("--version") == 0
+    assert orn.__version__ in capsys.readouterr().out
+
+
+def test_starting_up_does_not_load_what_is_heavy():
+    heavy = "{'jax', 'pandas', 'matplotlib', 'arviz', 'scipy', 'sklearn', 'numpyro', 'jinja2'}"
+    code = f"import sys, ornstein.interfaces.cli; print(sorted({heavy} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_fit_writes_what_it_promises(folder):
+    import arviz
+
+    files = {path.name for path in (folder / "fit").iterdir()}
+    assert files == {"fit.orn", "posterior.nc", "report.html"}
+    posterior = orn.load(folder / "fit" / "fit.orn")
+    original = encoding_of(posterior).original(posterior)
+    summary = original.summary()
+    truth = {"size": 2.0, "age": 0.0, "area=south": 15.0, "intercept": 50.0, "sigma": 10.0}
+    for name, value in truth.items():
+        assert abs(summary.loc[name, "mean"] - value) < 4.0 * summary.loc[name, "sd"]
+    data = arviz.from_netcdf(folder / "fit" / "posterior.nc")
+    assert list(data["posterior"]["feature"].values) == ["size", "age", "area=south"]
+    np.testing.assert_allclose(data["posterior"]["coef"].values, original.params["coef"])
+    np.testing.assert_allclose(data["posterior"]["sigma"].values, original.params["sigma"])
+
+
+def test_predict_adds_columns_and_its_intervals_hold_new_values(folder, capsys):
+    """Coverage of 95 % intervals on 3000 new rows: binomial error 0.4 points, so 5 of them is 2 points."""
+    new = houses(3000, seed=1)
+    new.drop(columns="price").to_csv(folder / "new.csv", index=False)
+    assert run("predict", folder / "fit" / "fit.orn", folder / "new.csv") == 0
+    assert "new-predictions.csv" in capsys.readouterr().out
+    found = pd.read_csv(folder / "new-predictions.csv")
+    assert list(found.columns[-4:]) == ["price_mean", "price_sd", "price_low", "price_high"]
+    inside = (new["price"] >= found["price_low"]) & (new["price"] <= found["price_high"])
+    assert abs(inside.mean() - 0.95) < 0.02
+    # Without the noise of a single value the intervals would hold next to nothing.
+    posterior = orn.load(folder / "fit" / "fit.orn")
+    encoding = encoding_of(posterior)
+    low, high = posterior.predict(encoding.features(new).to_numpy(), draws=200).interval()
+    scaled = (new["price"].to_numpy() - encoding.target_mean) / encoding.target_scale
+    assert np.mean((scaled >= low) & (scaled <= high)) < 0.5
+
+
+def test_predictions_of_numbers_are_the_posterior_s_own(folder):
+    posterior = orn.load(folder / "fit" / "fit.orn")
+    encoding, rows = encoding_of(posterior), houses(20, seed=2)
+    found = predict_table(posterior, encoding, rows, draws=10**6)
+    params = encoding.original(posterior).params
+    design = np.column_stack([rows["size"], rows["age"], rows["area"] == "south"])
+    expected = np.einsum("np,cdp->cdn", design, params["coef"]) + params["intercept"][:, :, None]
+    np.testing.assert_allclose(found["price_mean"], expected.mean(axis=(0, 1)), rtol=1e-4)
+    spread = np.sqrt(expected.var(axis=(0, 1)) + np.mean(params["sigma"] ** 2))
+    np.testing.assert_allclose(found["price_sd"], spread, rtol=1e-3)
+    with pytest.raises(orn.InputError, match="already has a column 'price_mean'"):
+        predict_table(posterior, encoding, found)
+    with pytest.raises(orn.InputError, match="between 0 and 1"):
+        predict_table(posterior, encoding, rows, probability=95)
+
+
+@pytest.mark.parametrize(("target", "family"), [("sold", "bernoulli"), ("visits", "poisson"), ("kind", "categorical")])
+def test_the_other_families_fit_and_predict(folder, target, family, capsys):
+    drop = [word for name in ("price", "sold", "visits", "kind") if name != target for word in ("--drop", name)]
+    asked = ["--family", "poisson"] if family == "poisson" else []
+    arguments = ("fit", folder / "houses.csv", "--target", target, *drop, *asked, *QUICK, "--out", folder / target)
+    assert run(*arguments) == 0
+    assert f"family {family}" in capsys.readouterr().err
+    posterior = orn.load(folder / target / "fit.orn")
+    encoding, new = encoding_of(posterior), houses(2000, seed=3)
+    found = predict_table(posterior, encoding, new)
+    if family == "poisson":
+        inside = (new["visits"] >= found["visits_low"]) & (new["visits"] <= found["visits_high"])
+        assert inside.mean() > 0.93  # at least 95 %, for counts jump; less 5 binomial errors of 0.5 points
+    elif family == "bernoulli":
+        assert encoding.classes == ("no", "yes")
+        difference = np.mean((new["sold"] == "yes") - found["sold_mean"])
+        assert abs(difference) < 5 * 0.5 / np.sqrt(2000) + 5 * found["sold_sd"].mean()
+        assert set(found["sold_label"]) <= {"yes", "no"}
+    else:
+        totals = sum(found[f"kind_mean[{label}]"] for label in encoding.classes)
+        np.testing.assert_allclose(totals, 1.0, atol=1e-5)
+        assert (found["kind_label"] == new["kind"]).mean() > 0.4
+
+
+def test_strict_tells_a_short_chain_from_a_good_one(folder):
+    drop = ["--drop", "sold", "--drop", "visits", "--drop", "kind"]
+    short = ["--draws", "2", "--chains", "1", "--out", folder / "short"]
+    assert run("fit", folder / "houses.csv", "--target", "price", *drop, *short, "--strict") == 1
+    assert run("fit", folder / "houses.csv", "--target", "price", *drop, *short) == 0
+    assert run("fit", folder / "houses.csv", "--target", "price", *drop, "--out", folder / "good", "--strict") == 0
+
+
+def bad_files(place: Path) -> None:
+    table = houses(60)[["size", "age", "area", "price"]]
+    table.to_csv(place / "good.csv", index=False)
+    (place / "empty.csv").write_bytes(b"")
+    (place / "empty.parquet").write_bytes(b"")
+    (place / "header.csv").write_text("size,price\n")
+    table.assign(price=1.0).to_csv(place / "one-class.csv", index=False)
+    table.assign(size=["large", *table["size"].astype(str)[1:]]).to_csv(place / "text.csv", index=False)
+    table.assign(size=[np.nan, *table["size"][1:]]).to_csv(place / "missing.csv", index=False)
+    (place / "not.orn").write_text("nothing")
+    (place / "file").write_text("")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["fit", "good.csv", "--target", "prize"], "the target 'prize' is not a column of the table; did you mean 'price'?"),
+        (["fit", "empty.csv", "--target", "price"], "empty.csv is empty (0 bytes)"),
+        (["fit", "empty.parquet", "--target", "price"], "empty.parquet is empty (0 bytes)"),
+        (["fit", "header.csv", "--target", "price"], "header.csv has a header but no rows"),
+        (["fit", "one-class.csv", "--target", "price"], "the target 'price' has only one value, 1.0"),
+        (["fit", "text.csv", "--target", "price"], "column 'size' is numeric but holds the text 'large' in row 1"),
+        (["fit", "missing.csv", "--target", "price"], "values are missing in 'size' (1 of 60 rows)"),
+        (["fit", "absent.csv", "--target", "price"], "there is no file"),
+        (["fit", "good.csv"], "Missing option '--target'"),
+        (["fit", "good.csv", "--target", "price", "--sampler", "magic"], "unknown sampler 'magic'"),
+        (["fit", "good.csv", "--target", "price", "--family", "gamma"], "unknown family 'gamma'"),
+        (["fit", "good.csv", "--target", "price", "--family", "poisson"], "the poisson family needs counts"),
+        (["fit", "good.csv", "--target", "price", "--drop", "siz"], "--drop 'siz' is not a column"),
+        (["fit", "good.csv", "--target", "price", "--batch-size", "61"], "batch_size must lie between 1 and"),
+        (["fit", "good.csv", "--target", "price", "--draws", "many"], "Invalid value for '--draws'"),
+        (["fit", "good.csv", "--target", "price", "--out", "file"], "is a file; --out needs a folder"),
+        (["fit", "good.csv", "--target", "price", "--out", "file/folder"], "cannot make the folder"),
+        (["predict", "absent.orn", "good.csv"], "there is no file"),
+        (["predict", "not.orn", "good.csv"], "is not a file saved by ornstein"),
+        (["compare", "good.csv", "--target", "price", "--method", "magic"], "unknown method 'magic'"),
+        (["theory", "--rows", "10", "--batch-size", "5"], "give --dimension"),
+        (["theory", "--rows", "10", "--batch-size", "50", "-D", "2"], "batch_size must lie between 1 and"),
+        (["theory", "--rows", "10", "--batch-size", "5", "-C", "a,b"], "--noise must be a number"),
+        (["theory", "--rows", "10", "--batch-size", "5", "-C", "1,2", "-A", "1,2,3"], "disagree on the number of parameters"),
+        (["theory", "--rows", "10", "--batch-size", "5", "-C", "absent.npy"], "there is no file"),
+        (["theory", "--rows", "10", "--batch-size", "5", "-C", "good.csv"], "does not hold a matrix of numbers"),
+        (["magic"], "No such command 'magic'"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(arguments, sentence, tmp_path, monkeypatch, capsys):
+    bad_files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert run(*arguments) == 2
+    complaint = [line for line in capsys.readouterr().err.splitlines() if line.startswith("Error")]
+    assert len(complaint) == 1
+    assert sentence in complaint[0]
+
+
+def test_errors_come_without_a_traceback_in_a_process_of_their_own(tmp_path):
+    bad_files(tmp_path)
+    code = "from ornstein.interfaces.cli import main; main()"
+    command = [sys.executable, "-c", code, "fit", tmp_path / "empty.parquet", "--target", "price"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert one_sentence(done.stderr)
+
+
+def test_a_fit_that_knows_no_table_cannot_predict_from_one(tmp_path, capsys):
+    bad_files(tmp_path)
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(100, 2))
+    orn.laplace(orn.glm(features, features @ [1.0, 2.0] + rng.normal(size=100))).save(tmp_path / "plain.orn")
+    assert run("predict", tmp_path / "plain.orn", tmp_path / "good.csv") == 2
+    assert "was not made from a table" in capsys.readouterr().err
+
+
+def test_parquet_and_arrow_are_read_too(tmp_path):
+    table = houses(400)[["size", "area", "price"]]
+    table.to_parquet(tmp_path / "t.parquet")
+    table.to_feather(tmp_path / "t.arrow")
+    draws = []
+    for name in ("t.parquet", "t.arrow"):
+        assert run("fit", tmp_path / name, "-t", "price", "--out", tmp_path / name.replace(".", "-"), *QUICK, "--seed", "3") == 0
+        draws.append(orn.load(tmp_path / name.replace(".", "-") / "fit.orn").draws)
+    np.testing.assert_array_equal(*draws)
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_every_sampler_has_a_name(name):
+    assert hasattr(sampler_by_name(name), "tune")
+
+
+def test_theory_agrees_with_the_formulas(capsys):
+    """A = C = c·I: the full form is 2/(c(1 + N/S)), and the paper's rate is 2SD/(N tr C)."""
+    rows, batch, noise = 50_000, 256, 0.7
+    assert run("theory", "-N", rows, "-S", batch, "-D", 20, "-C", noise) == 0
+    shown = capsys.readouterr().out
+    assert f"2SD/(N tr C) = {2 * batch / (rows * noise):.4g}" in shown
+    table = theory_table(curvature_of(rows, 20, str(noise), None), batch, ["constant-sgd-full", "constant-sgd-scalar"])
+    exact = 2.0 / (noise * (1.0 + rows / batch))
+    for name in table.index:
+        assert table.loc[name, "step"] == console.number(exact)
+        assert table.loc[name, "KL(q‖p)"] == 0.0
+    assert table.loc["constant-sgd-scalar", "stable below"] == console.number(2.0 / noise)
+
+
+def test_theory_takes_matrices_from_files(tmp_path):
+    matrix = np.array([[2.0, 0.5], [0.5, 1.0]])
+    np.save(tmp_path / "c.npy", matrix)
+    np.savetxt(tmp_path / "a.csv", 2 * matrix, delimiter=",")
+    curvature = curvature_of(100, None, str(tmp_path / "c.npy"), str(tmp_path / "a.csv"))
+    np.testing.assert_allclose(curvature.noise, matrix)
+    np.testing.assert_allclose(curvature.hessian, 2 * matrix)
+
+
+def test_compare_prints_the_table(folder, capsys):
+    methods = ["--method", "constant-sgd-full", "--method", "constant-sgd-scalar", "--method", "laplace"]
+    drop = ["--drop", "sold", "--drop", "visits", "--drop", "kind"]
+    plot = folder / "overlay.png"
+    assert run("compare", folder / "houses.csv", "--target", "price", *drop, *methods, *QUICK, "--plot", plot) == 0
+    shown = capsys.readouterr().out
+    assert "Against laplace" in shown
+    assert all(name in shown for name in methods[1::2])
+    assert plot.stat().st_size > 10_000
+
+
+def test_demo_shows_and_writes_everything(tmp_path, capsys):
+    pytest.importorskip("sklearn", reason="the demo's data come with scikit-learn")
+    assert run("demo", "--out", tmp_path / "demo") == 0
+    shown = capsys.readouterr().out
+    assert "Verdict: trusted" in shown
+    assert "body mass index" in shown
+    assert "Done in" in shown
+    files = {path.name for path in (tmp_path / "demo").iterdir()}
+    assert {"fit.orn", "posterior.nc", "report.html", "marginals.png", "covariance.png", "chains.png"} <= files
+
+
+def test_demo_without_scikit_learn_names_the_extra(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    assert run("demo", "--out", tmp_path / "demo") == 2
+    error = capsys.readouterr().err
+    assert one_sentence(error)
+    assert "ornstein[sklearn]" in error
+
+
+def test_warnings_are_one_line_each(folder, capsys):
+    drop = ["--drop", "sold", "--drop", "visits", "--drop", "kind"]
+    budget = ["--sampler", "constant-sgd-scalar", "--max-steps", "4000", *QUICK, "--out", folder / "budget"]
+    assert run("fit", folder / "houses.csv", "--target", "price", *drop, *budget) == 0
+    warned = [line for line in capsys.readouterr().err.splitlines() if line.startswith("Warning: ")]
+    assert any("thinning is cut" in line for line in warned)
+
+
+def test_encoding_and_settings_travel_with_the_fit(folder):
+    posterior = orn.load(folder / "fit" / "fit.orn")
+    assert posterior.settings["source"] == "houses.csv"
+    assert posterior.settings["rows"] == 1500
+    expected = Encoding.of(houses(), "price", drop=["sold", "visits", "kind"])
+    found = encoding_of(posterior)
+    assert found.feature_names == expected.feature_names
+    np.testing.assert_allclose(found.means, expected.means, rtol=1e-9)

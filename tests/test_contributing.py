@@ -1,0 +1,65 @@
+"""The sampler of the guide: its code is taken from CONTRIBUTING.md, and it passes what every sampler must."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+
+import battery
+import numpy as np
+import pytest
+from helpers import ROOT
+
+import ornstein as orn
+
+
+def python_blocks(path):
+    return re.findall(r"^```python\n(.*?)^```", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """The guide's file, imported from a folder of its own."""
+    (code,) = python_blocks(ROOT / "CONTRIBUTING.md")
+    path = tmp_path_factory.mktemp("own") / "matched_sgd.py"
+    path.write_text(code, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location("matched_sgd", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["matched_sgd"] = module
+    try:
+        spec.loader.exec_module(module)
+        yield module
+    finally:
+        del sys.modules["matched_sgd"]
+
+
+def test_it_is_about_a_page(own):
+    (code,) = python_blocks(ROOT / "CONTRIBUTING.md")
+    assert len(code.splitlines()) <= 60
+
+
+def test_it_passes_the_battery(own):
+    row = battery.Row(own.MatchedSGD(), exact=True, axes=2)
+    battery.check_protocol(row)
+    battery.check_one_step(row, "gaussian", "float64")
+    battery.check_same_seed(row)
+    battery.check_stationary(row, battery.quadratic, batch_size=40)
+
+
+def test_its_law_is_the_posterior_up_to_its_bound(own):
+    _, curvature = battery.quadratic()
+    for fraction in (0.1, 0.999):
+        dynamics = own.MatchedSGD(fraction).tune(curvature, batch_size=40)
+        assert dynamics.predict(curvature).kl_qp == pytest.approx(0.0, abs=1e-9)
+        assert np.linalg.eigvalsh(dynamics.injected)[0] > 0.0
+    with pytest.raises(orn.InputError, match="fraction"):
+        own.MatchedSGD(1.5)
+
+
+def test_a_step_beyond_the_bound_has_no_covariance_to_inject(own):
+    """Negative control: at 1.01 of the largest factor the injected noise would have a negative eigenvalue."""
+    _, curvature = battery.quadratic()
+    step = 1.01 * own.MatchedSGD(1.0).tune(curvature, batch_size=40).preconditioner
+    noise = orn.theory.matched_injection(curvature.hessian, curvature.effective_noise, step, curvature.n_data, 40)
+    assert np.linalg.eigvalsh(noise)[0] < 0.0
