@@ -59,9 +59,10 @@ def interleaved(steppers: dict[str, Stepper], seconds: float = 0.3, rounds: int 
     for name, stepper in steppers.items():
         count = 64
         stepper(count)
-        while (elapsed := stepper(count)) < seconds / 8 and count < 2**24:
-            count *= 4
-        stepper(counts.setdefault(name, max(64, int(count * seconds / elapsed))))
+        # Grow until a round is long: shorter ones would pay for a whole block of randomness and use little of it.
+        while stepper(count) < seconds and count < 2**26:
+            count *= 2
+        counts[name] = count
     best = dict.fromkeys(steppers, np.inf)
     for _ in range(rounds):
         for name, stepper in steppers.items():

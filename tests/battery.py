@@ -77,7 +77,7 @@ def averaging_rows():
     """Samplers that deliver means over windows."""
     return {
         "IASG": Row(orn.IASG(), exact=True),
-        "IASG plain": Row(orn.IASG(3000, 0.1, "scalar", rescale=False), axes=0, stationary=False),
+        "IASG plain": Row(orn.IASG(4000, 0.1, "scalar", rescale=False), axes=0, stationary=False),
         "IASG sandwich": Row(orn.IASG(target="sandwich")),
         "IASG diagonal μ=0.3, gap": Row(orn.IASG(preconditioner="diagonal", damping=0.3, gap=20), exact=True, axes=1),
     }

@@ -263,7 +263,7 @@ class TestRefusals:
             ({"hessian": np.eye(3)}, "shape"),
             ({"noise": np.full((2, 2), np.nan)}, "not finite"),
             ({"mode": [np.inf, 0.0]}, "not finite"),
-            ({"n_data": 0}, "at least 1"),
+            ({"n_data": 0}, "1 or more"),
         ],
     )
     def test_a_curvature_written_down_by_hand_is_checked(self, change, words):

@@ -87,12 +87,12 @@ def test_nothing_seen_is_said():
 def test_along_a_chain_it_meets_the_answer_of_the_noise_to_the_spread():
     """At positions spread like Σ the estimate is C + K[Σ], within its own standard error; C alone is rejected."""
     rng = np.random.default_rng(3)
-    X = rng.standard_t(5, size=(400, 2))
+    X = rng.normal(size=(400, 2))
     model = orn.glm(X, X @ [1.0, -1.0] + rng.normal(size=400), noise_scale=1.0, intercept=False)
     curvature = orn.measure(model)
-    spread = np.diag([0.04, 0.09])
+    spread = np.diag([0.25, 0.5])
     displacements = rng.normal(size=(2000, 2)) * np.sqrt(np.diagonal(spread))
-    source = IndexSource("replacement", model.n_data, 5, np.random.Generator(np.random.SFC64(1)))
+    source = IndexSource("replacement", model.n_data, 40, np.random.Generator(np.random.SFC64(1)))
     with width("float64"):
         problem = model.problem("float64", curvature.mode)
     met, halves = None, []
@@ -101,5 +101,5 @@ def test_along_a_chain_it_meets_the_answer_of_the_noise_to_the_spread():
     met, error = np.mean(halves, axis=0), np.std(halves, axis=0, ddof=1) / np.sqrt(len(halves))
     expected = curvature.noise_at(spread)
     assert np.all(np.abs(met - expected) < 4 * error)
-    assert np.max(error / np.abs(expected)) < 0.1  # so a deviation of 40 % in the least certain entry would be seen
+    assert np.max(error) < 0.05 * np.min(np.diagonal(expected))  # a deviation of 20 % of a diagonal entry would be seen
     assert np.max(np.abs(met - curvature.noise) / error) > 6

@@ -286,7 +286,7 @@ def test_a_decreasing_rate_brings_the_law_to_the_posterior():
         {"schedule": lambda steps: 1.0},
         {"schedule": lambda steps: 0.0 * steps},
     ],
-    ids=str,
+    ids=lambda options: " ".join(options),
 )
 def test_bad_settings_are_refused(options):
     with pytest.raises(orn.InputError):

@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _WHERE = {
+    "BayesianClassifier": "interfaces.estimators",
+    "BayesianPoissonRegressor": "interfaces.estimators",
+    "BayesianRegressor": "interfaces.estimators",
+    "from_numpyro": "interfaces.numpyro",
     "Average": "averaging",
     "IASG": "samplers.iasg",
     "SGFS": "samplers.sgfs",
@@ -125,6 +129,10 @@ if TYPE_CHECKING:
     from ornstein.glm import glm as glm
     from ornstein.hyper.em import em as em
     from ornstein.hyper.fit import EMFit as EMFit
+    from ornstein.interfaces.estimators import BayesianClassifier as BayesianClassifier
+    from ornstein.interfaces.estimators import BayesianPoissonRegressor as BayesianPoissonRegressor
+    from ornstein.interfaces.estimators import BayesianRegressor as BayesianRegressor
+    from ornstein.interfaces.numpyro import from_numpyro as from_numpyro
     from ornstein.model import Model as Model
     from ornstein.posterior import Posterior as Posterior
     from ornstein.prediction import Prediction as Prediction

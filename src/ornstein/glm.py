@@ -354,7 +354,8 @@ def _precision(what: str, value: Any, columns: int | None, outputs: int) -> np.n
 
 def _positive(what: str, value: Any) -> np.ndarray:
     if not isinstance(value, int | float | np.number) or not np.isfinite(value) or value <= 0:
-        raise InputError(f"{what} must be a positive number or 'infer'; got {value!r}")
+        given = repr(value) if np.ndim(value) == 0 else f"an array of shape {np.shape(value)}"
+        raise InputError(f"{what} must be a positive number or 'infer'; got {given}")
     return np.asarray(float(value))
 
 

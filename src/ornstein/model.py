@@ -284,7 +284,6 @@ def _require_scalar(what: str, function: Callable[..., Array], dtype: str, *argu
         raise InputError(f"{what} must return a scalar for one example; it returned {_describe(result)}")
     if not np.issubdtype(result.dtype, np.floating):
         raise InputError(f"{what} must return a real number; it returned one of dtype {result.dtype}")
-    _require_derivatives(what, function, *arguments)
     for constant in program.consts:
         # JAX remembers a NumPy array in the first width it was used in, and fails once the other one is asked for.
         if dtype == "float32" and isinstance(constant, np.ndarray) and constant.dtype.itemsize == 8:
@@ -292,6 +291,7 @@ def _require_scalar(what: str, function: Callable[..., Array], dtype: str, *argu
                 f"{what} uses a NumPy array of dtype {constant.dtype} and shape {constant.shape} from outside: make it "
                 "a JAX array first (array = jnp.asarray(array)), or hand it over in data or hyperparameters"
             )
+    _require_derivatives(what, function, *arguments)
     return program
 
 

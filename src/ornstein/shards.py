@@ -69,33 +69,28 @@ class Shards:
 
     model: ShardedModel
     client: Any
-    futures: list[Any]
-    rows: list[int]
+    groups: list[list[int]]  # the blocks in every shard
+
+    def __post_init__(self) -> None:
+        model = self.model
+        self.rows = [sum(model.block_rows[i] for i in group) for group in self.groups]
+        self.futures = [
+            self.client.compute(_delayed(_shard)(model.build, count / model.n_data, *[model.blocks[i] for i in group]))
+            for group, count in zip(self.groups, self.rows, strict=True)
+        ]
 
     @classmethod
     def on(cls, model: ShardedModel, client: Any, smallest: int) -> Shards:
         """Neighbouring blocks are put together until each shard has at least `smallest` rows."""
-        groups: list[list[int]] = []
-        for position, count in enumerate(model.block_rows):
-            small = groups and sum(model.block_rows[i] for i in groups[-1]) < smallest
-            if small:
-                groups[-1].append(position)
-            elif count:
-                groups.append([position])
-        if len(groups) > 1 and sum(model.block_rows[i] for i in groups[-1]) < smallest:
-            groups[-2:] = [groups[-2] + groups[-1]]
-        return cls(model, client, [], []).grouped(groups)
-
-    def grouped(self, groups: list[list[int]]) -> Shards:
-        rows = [sum(self.model.block_rows[i] for i in group) for group in groups]
-        futures = [
-            self.client.compute(
-                _delayed(_shard)(self.model.build, count / self.model.n_data, *[self.model.blocks[i] for i in group])
-            )
-            for group, count in zip(groups, rows, strict=True)
-        ]
-        self.groups = groups
-        return replace_shards(self, futures, rows, groups)
+        groups: list[list[int]] = [[]]
+        for position in range(len(model.block_rows)):
+            groups[-1].append(position)
+            if sum(model.block_rows[i] for i in groups[-1]) >= smallest:
+                groups.append([])
+        last = groups.pop()
+        if last and groups:
+            groups[-1] += last
+        return cls(model, client, groups or [last])
 
     def merged(self, unfit: set[int]) -> Shards:
         """The shards in `unfit` put together with a neighbour."""
@@ -108,7 +103,7 @@ class Shards:
                 waiting = []
         if waiting:
             groups[-1:] = [groups[-1] + waiting] if groups else [waiting]
-        return self.grouped(groups)
+        return Shards(self.model, self.client, groups)
 
     def mean(self, question: str, *arguments: Any) -> Any:
         """Σ_p (n_p/N) of the shards' answers, added up in the order of the shards."""
@@ -124,13 +119,6 @@ class Shards:
         other.__dict__.update(self.model.__dict__)
         other.shards = self
         return other
-
-
-def replace_shards(shards: Shards, futures: list[Any], rows: list[int], groups: list[list[int]]) -> Shards:
-    """The same model and client with other shards."""
-    other = Shards(shards.model, shards.client, futures, rows)
-    other.groups = groups
-    return other
 
 
 class _Measurable(Model):

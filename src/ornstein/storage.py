@@ -45,7 +45,8 @@ def save_posterior(posterior: Posterior, path: Path) -> Path:
         meta["curvature"] = {"n_data": int(posterior.curvature.n_data), "approximate": posterior.curvature.approximate}
         if posterior.prediction is not None and posterior.prediction.process is not None:
             arrays["spread"] = posterior.prediction.process.modes.to_theta(posterior.prediction.process.stationary)
-            arrays["effective_noise"] = posterior.curvature.noise_at(arrays["spread"])
+            met = posterior.curvature.noise_at(arrays["spread"])
+            arrays["effective_noise"] = met - posterior.curvature.noise if _controlled(posterior.dynamics) else met
         _put(arrays, "curvature", posterior.curvature, _CURVATURE_ARRAYS)
     arrays.update({f"constrained/{name}": values for name, values in (posterior.constrained or {}).items()})
     if isinstance(posterior.predict_function, Predict):
@@ -94,7 +95,7 @@ def _assemble(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posterior:
             curvature.n_data,
             approximate=curvature.approximate,
         )
-        prediction = dynamics.predict(along)
+        prediction = (replace(dynamics, control_variates=False) if _controlled(dynamics) else dynamics).predict(along)
     if "glm" in meta:
         predict = Predict(Likelihood(**meta["glm"]))
     if "moments/mean" in arrays:
@@ -143,6 +144,11 @@ def _dynamics(dynamics: Dynamics, arrays: dict[str, np.ndarray]) -> Any:
         return describe(dynamics, arrays, "dynamics")
     except NotPortableError:
         return describe(replace(dynamics, schedule=None), arrays, "dynamics")
+
+
+def _controlled(dynamics: Any) -> bool:
+    """Whether the noise at the mode cancels, so that only its answer to the spread is met along the chain."""
+    return bool(getattr(dynamics, "control_variates", False))
 
 
 def _put(arrays: dict[str, np.ndarray], prefix: str, source: Any, names: tuple[str, ...]) -> None:

@@ -38,8 +38,8 @@ def as_predicted(subject: Subject) -> Finding | None:
     if subject.dimension <= LARGEST_FOR_SCORES:
         detail = _worst_direction(subject, found, predicted) + "; " + _worst_entry(subject, found, predicted)
     remedy = (
-        "the draws are not spread as theory says: use smaller steps (a smaller batch), check how minibatches are drawn, and where "
-        "A4 is marked too, the posterior itself is not Gaussian"
+        "the draws are not spread as theory says: use smaller steps (a smaller batch), check how minibatches are drawn, and "
+        "where A4 is marked too, the posterior itself is not Gaussian"
     )
     return Finding("as predicted", level, excess, small, sentence, remedy, detail)
 

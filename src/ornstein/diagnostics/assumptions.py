@@ -7,6 +7,8 @@ much of A2, A3 and A5, and the distances to the prediction and to the posterior 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import scipy.linalg
 
@@ -16,13 +18,13 @@ from ornstein.diagnostics import thresholds
 from ornstein.diagnostics.distance import without_response
 from ornstein.diagnostics.finding import Finding, graded, rounded, skipped
 from ornstein.diagnostics.importance import Weighted
-from ornstein.diagnostics.subject import Law, Subject
+from ornstein.diagnostics.subject import DRAWS_LOOKED_AT, Law, Subject
 from ornstein.dynamics import matrix_root
 from ornstein.minibatch import effective_batch
 from ornstein.theory import kl_covariance
 
 Array = np.ndarray
-DIRECTIONS, POINTS = 32, 8
+DIRECTIONS = 32
 ABSENT = "it needs the model, which a saved file does not hold: check(model=…)"
 
 
@@ -37,6 +39,8 @@ def gaussian_noise(subject: Subject) -> Finding | None:
         return None
     if subject.model is None:
         return skipped(name, ABSENT)
+    if law.dynamics.control_variates:
+        return skipped(name, "control variates take the gradient noise away")
     modes, dynamics = law.process.modes, law.dynamics
     chosen = np.argsort(-modes.radii)[:DIRECTIONS]
     basis = modes.basis[:, chosen].T if modes.basis.ndim == 2 else np.eye(law.dimension)[chosen] * modes.basis[chosen, None]
@@ -74,20 +78,10 @@ def constant_noise(subject: Subject) -> Finding | None:
         return None
     if subject.model is None:
         return skipped(name, ABSENT)
-    derivatives = subject.model.closed_form() or Autodiff(subject.model)
     here = _noise_size(law, law.curvature.noise)
-    sizes = []
-    for displacement in _displacements(subject, law):
-        for sign in (1.0, -1.0):
-            point = law.curvature.mode + sign * displacement
-            if law.curvature.diagonal:
-                first, second = derivatives.diagonal_moments(point)
-                sizes.append(_noise_size(law, second - first**2))
-            else:
-                first, second = derivatives.gradient_moments(point)
-                sizes.append(_noise_size(law, second - np.outer(first, first)))
+    sizes = [_noise_size(law, noise) for noise in _noises_along(subject, law)]
     change = float(np.mean(sizes)) / here - 1.0
-    expected = _noise_size(law, law.curvature.noise_at(law.spread)) / here - 1.0
+    expected = _noise_size(law, law.noise_met) / here - 1.0
     unexpected = abs(change - expected)
     sentence = (
         f"the noise along the chain is {change:+.1%} off that at the mode, theory allowed for {expected:+.1%} "
@@ -152,7 +146,7 @@ def noise_is_curvature(subject: Subject) -> Finding | None:
     name, law = "A5 noise = curvature", subject.law
     if law is None:
         return None
-    noise = law.curvature.noise_at(law.spread)
+    noise = law.noise_met
     if law.curvature.diagonal:
         ratios, where = noise / law.curvature.hessian, None
     else:
@@ -202,7 +196,7 @@ def _share_of_gradient_noise(law: Law, chosen: Array) -> Array:
     if dynamics.injected is None:
         return np.ones(chosen.size)
     batch = effective_batch(dynamics.scheme, law.curvature.n_data, dynamics.batch_size)
-    driven = modes.gradient_noise(law.curvature.noise_at(law.spread) / batch)
+    driven = modes.gradient_noise(law.noise_met / batch)
     added = modes.injected_noise(
         np.broadcast_to(dynamics.injected, (law.dimension,)) if dynamics.injected.ndim == 0 else dynamics.injected
     )
@@ -216,12 +210,29 @@ def _noise_size(law: Law, noise: Array) -> float:
     return float(np.sum(posterior * noise)) * law.curvature.n_data
 
 
-def _displacements(subject: Subject, law: Law) -> Array:
-    """A few places where the chain is: draws, or where those are window means, points of the predicted spread of iterates."""
-    if law.dynamics.window == 1 and subject.posterior.draws.shape[1]:
-        return subject.some_draws(POINTS) - law.curvature.mode
-    root = matrix_root(law.spread)
-    normals = np.random.default_rng(np.random.SeedSequence(subject.seed, spawn_key=(1, 13))).standard_normal(
-        (POINTS, law.dimension)
-    )
-    return normals * root if root.ndim == 1 else normals @ root.T
+def _noises_along(subject: Subject, law: Law) -> Iterator[Array]:
+    """C at a few places of the chain and opposite to them; where draws are window means, points of the iterates' law."""
+    assert subject.model is not None
+    derivatives, mode = subject.model.closed_form() or Autodiff(subject.model), law.curvature.mode
+    single = law.dynamics.window == 1 and subject.posterior.draws.shape[1] > 0
+    if single and not law.curvature.diagonal:
+        for draw, first, second in subject.gradients_at_draws:
+            yield second - np.outer(first, first)
+            opposite, square = derivatives.gradient_moments(2.0 * mode - draw)
+            yield square - np.outer(opposite, opposite)
+        return
+    for point in subject.some_draws(DRAWS_LOOKED_AT) if single else _points(subject, law):
+        for place in (point, 2.0 * mode - point):
+            if law.curvature.diagonal:
+                first, second = derivatives.diagonal_moments(place)
+                yield second - first**2
+            else:
+                first, second = derivatives.gradient_moments(place)
+                yield second - np.outer(first, first)
+
+
+def _points(subject: Subject, law: Law) -> Array:
+    """Points of the predicted law of single iterates."""
+    generator = np.random.default_rng(np.random.SeedSequence(subject.seed, spawn_key=(1, 13)))
+    normals, root = generator.standard_normal((DRAWS_LOOKED_AT, law.dimension)), matrix_root(law.spread)
+    return law.curvature.mode + (normals * root if root.ndim == 1 else normals @ root.T)

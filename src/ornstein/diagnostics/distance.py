@@ -84,7 +84,7 @@ def _irremovable(law: Law) -> str:
     dynamics, axes = law.dynamics, law.dynamics.preconditioner.ndim
     if dynamics.injected is not None or dynamics.window > 1 or axes > 1:
         return ""
-    least = least_distance(law.curvature, law.curvature.noise_at(law.spread), axes)
+    least = least_distance(law.curvature, law.noise_met, axes)
     kind = "scalar" if axes == 0 else "diagonal"
     return (
         ""
@@ -113,4 +113,4 @@ def _remedy(law: Law) -> str:
 
 def without_response(law: Law) -> Curvature:
     """The curvature with the noise met along the chain held constant."""
-    return replace(law.curvature, noise=law.curvature.noise_at(law.spread), noise_response=None)
+    return replace(law.curvature, noise=law.noise_met, noise_response=None)

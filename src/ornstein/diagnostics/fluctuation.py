@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ornstein.derivatives import Autodiff
 from ornstein.diagnostics.subject import Subject
 from ornstein.minibatch import effective_batch
 from ornstein.theory.modes import as_matrix
-
-DRAWS = 16
 
 
 def fluctuation_dissipation(subject: Subject) -> float:
@@ -23,18 +20,16 @@ def fluctuation_dissipation(subject: Subject) -> float:
         return float("nan")
     hessian, mode = law.curvature.hessian, law.curvature.mode
     batch = effective_batch(law.dynamics.scheme, law.curvature.n_data, law.dynamics.batch_size)
-    derivatives = model.closed_form() or Autodiff(model)
     shift = subject.posterior.mean - mode
     spread = as_matrix(subject.posterior.covariance, law.dimension) + np.outer(shift, shift)
     drift, seen = float(np.sum(hessian * spread)), hessian @ spread @ hessian
-    draws = subject.some_draws(DRAWS)
-    for draw in draws:
-        first, second = derivatives.gradient_moments(draw)
+    looked_at = subject.gradients_at_draws
+    for draw, first, second in looked_at:
         slope, linear = first + model.scaled_prior(draw)[1], hessian @ (draw - mode)
-        drift += float((draw - mode) @ (slope - linear)) / len(draws)
-        seen += (np.outer(slope, slope) - np.outer(linear, linear)) / len(draws)
+        drift += float((draw - mode) @ (slope - linear)) / len(looked_at)
+        seen += (np.outer(slope, slope) - np.outer(linear, linear)) / len(looked_at)
         if not law.dynamics.control_variates:
-            seen += (second - np.outer(first, first)) / (batch * len(draws))
+            seen += (second - np.outer(first, first)) / (batch * len(looked_at))
     step = as_matrix(law.dynamics.preconditioner, law.dimension)
     put_in = float(np.sum(step * seen))
     if law.dynamics.injected is not None:

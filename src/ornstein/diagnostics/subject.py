@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ornstein.derivatives import Autodiff
 from ornstein.diagnostics.monte_carlo import MonteCarloError, expected_error
 from ornstein.diagnostics.stationarity import SHORTEST
 from ornstein.theory import Process
@@ -23,6 +24,7 @@ Array = np.ndarray
 # Passes over all data that a check may take, as a share of those that sampling took, or as many as look at so many rows; and
 # their least and largest number.
 SHARE_OF_PASSES, ROWS, FEWEST_PASSES, MOST_PASSES = 0.01, 1e6, 64, 400
+DRAWS_LOOKED_AT = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +40,15 @@ class Law:
     def dimension(self) -> int:
         return self.curvature.dim
 
-    @property
+    @cached_property
     def spread(self) -> Array:
         """Covariance of single iterates, which window means are narrower than."""
         return self.process.modes.to_theta(self.process.stationary)
+
+    @cached_property
+    def noise_met(self) -> Array:
+        """C + K[Σ]: the gradient noise that theory expects along the chain."""
+        return self.curvature.noise_at(self.spread)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +90,13 @@ class Subject:
         settings, n_data = self.posterior.settings, self.model.n_data
         taken = settings.get("passes", settings.get("steps", 0) * settings.get("batch_size", 0) / n_data)
         return int(np.clip(max(SHARE_OF_PASSES * taken, ROWS / n_data), FEWEST_PASSES, MOST_PASSES))
+
+    @cached_property
+    def gradients_at_draws(self) -> list[tuple[Array, Array, Array]]:
+        """A few draws, each with the mean and second moment of the per-example gradients there."""
+        assert self.model is not None
+        derivatives = self.model.closed_form() or Autodiff(self.model)
+        return [(draw, *derivatives.gradient_moments(draw)) for draw in self.some_draws(DRAWS_LOOKED_AT)]
 
     @property
     def no_chains(self) -> str:

@@ -58,20 +58,19 @@ class JointGradient:
 def _likelihood_uses(model: Model, name: str) -> bool:
     """Whether log_likelihood depends on a hyperparameter: it cannot where it runs without it and has no slope in it."""
     others = {key: value for key, value in model.hyperparameters.items() if key != name}
-    row = jax.tree.map(lambda leaf: np.asarray(leaf)[0], model.rows(0, 1))
-    params = model.layout.unflatten(model.init)
-    try:
-        jax.eval_shape(model.loss.log_likelihood, params, row, others)
-    except Exception:
-        return True
-    rows = model.rows(0, min(model.n_data, 16))
     with double():
-        slope = jax.grad(
-            lambda value: jnp.sum(
-                jax.vmap(model.loss.log_likelihood, (None, 0, None))(params, rows, {**model.hyperparameters, name: value})
-            )
-        )(jnp.asarray(model.hyperparameters[name]))
-    return bool(np.any(np.asarray(slope) != 0.0))
+        params = model.layout.unflatten(jnp.asarray(model.init))
+        rows = jax.tree.map(jnp.asarray, model.rows(0, min(model.n_data, 16)))
+        try:
+            jax.eval_shape(model.loss.log_likelihood, params, jax.tree.map(lambda leaf: leaf[0], rows), others)
+        except Exception:
+            return True
+
+        def summed(value: Any) -> Any:
+            hyper = {**others, name: value}
+            return jnp.sum(jax.vmap(model.loss.log_likelihood, (None, 0, None))(params, rows, hyper))
+
+        return bool(np.any(np.asarray(jax.grad(summed)(jnp.asarray(model.hyperparameters[name]))) != 0.0))
 
 
 @compiled

@@ -1,9 +1,9 @@
 """scikit-learn estimators: regressions with a posterior behind `fit` and `predict`.
 
-The prior is on the scale of standardised columns (and of a standardised target in the gaussian regression), as in `ornstein fit`:
-`prior_precision` λ means slope_j ~ N(0, s_y²/(λ s_j²)), with s_j and s_y standard deviations in the training data (s_y = 1 for
-classes and counts). So rescaling a column or the target rescales the answer and changes nothing else. Coefficients are on the
-scale of the data; intercepts have a flat prior.
+The prior is on the scale of standardised columns (and of a standardised target in the gaussian regression), as in `ornstein
+fit`: `prior_precision` λ means slope_j ~ N(0, s_y²/(λ s_j²)), with s_j and s_y standard deviations in the training data (s_y 1
+for classes and counts). So rescaling a column or the target rescales the answer and changes nothing else. Coefficients are on
+the scale of the data; intercepts have a flat prior.
 
 The rows are put into an order of their own first, and weights that are whole numbers are taken as repetitions: the same rows in
 another order, or repeated instead of weighted, give the same draws bit for bit.
@@ -49,8 +49,8 @@ class BayesianRegressor(RegressorMixin, BaseEstimator):
         noise_scale: "infer", or σ.
         fit_intercept: whether to add an intercept.
         scale_prior: False takes `prior_precision` as 1/variance of the slopes as they are.
-        sampler, batch_size, draws, chains, max_steps: as in `orn.sample`. Where the data leave too little gradient noise for the
-            default sampler (residuals of zero, more columns than rows), Fisher scoring (SGFS) takes its place.
+        sampler, batch_size, draws, chains, max_steps: as in `orn.sample`. Where the data leave too little gradient noise for
+            the default sampler (residuals of zero, more columns than rows), Fisher scoring (SGFS) takes its place.
         random_state: seed of the draws.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 The parameters are NumPyro's unconstrained values: with z = T(u) the constrained value of a latent site,
 
-    log prior(u) = Σ log p(z) + log |∂T/∂u|,     log likelihood of row n = the log densities inside the plate, run on row n alone.
+    log prior(u) = Σ log p(z) + log |∂T/∂u|,     log likelihood of row n = the log densities inside the plate, run on row n.
 
 One row is run by slicing every argument whose leading axis is the plate's and by making the plate one row long. Nothing in a
 Python function promises that this is right (it may centre its data, or close over them), so it is held against NumPyro's own
@@ -87,7 +87,9 @@ class NumPyroModel(Model):
         try:
             super().__init__(LogLikelihood(evaluation), rows, LogPrior(evaluation), start, predict, names=names)
         except InputError as error:
-            raise InputError(f"the model cannot be run on one row of {_listed(evaluation.rows)}: {error}. {_ROW_BY_ROW}") from error
+            raise InputError(
+                f"the model cannot be run on one row of {_listed(evaluation.rows)}: {error}. {_ROW_BY_ROW}"
+            ) from error
 
     def constrained(self, draws: np.ndarray) -> dict[str, np.ndarray] | None:
         """Draws (..., D) of the unconstrained values as constrained values by site name, deterministic sites included."""
@@ -193,7 +195,9 @@ class LogLikelihood:
         total = jnp.zeros(())
         for name in self.evaluation.observed:
             site = sites[name]
-            shrunk = [sites[frame.name]["args"][0] for frame in site["cond_indep_stack"] if frame.name in self.evaluation.plates]
+            shrunk = [
+                sites[frame.name]["args"][0] for frame in site["cond_indep_stack"] if frame.name in self.evaluation.plates
+            ]
             total = total + _log_density(site) / shrunk[0]  # NumPyro scales the one row up by the size of its plate
         return total
 
@@ -318,7 +322,9 @@ def _classified(sites: Sites) -> tuple[list[Any], tuple[str, ...], int]:
         raise InputError("the model has no latent site: there is nothing to infer")
     for site in latents:
         if site["fn"].support.is_discrete:
-            raise InputError(f"the latent site {site['name']!r} is discrete: gradients do not reach it. Sum it out of the model")
+            raise InputError(
+                f"the latent site {site['name']!r} is discrete: gradients do not reach it. Sum it out of the model"
+            )
     plates, n_data = _data_plates([site for site in samples if site["is_observed"]])
     for site in latents:
         local = [frame.name for frame in site["cond_indep_stack"] if frame.name in plates]
@@ -335,9 +341,7 @@ def _data_plates(observed: list[Any]) -> tuple[tuple[str, ...], int]:
     """The plates along the leading axis of observed sites; of several sizes the largest."""
     if not observed:
         raise InputError("the model has no observed site: hand over the data, as for NumPyro's MCMC.run")
-    leading = [
-        frame for site in observed for frame in site["cond_indep_stack"] if -frame.dim == len(site["fn"].batch_shape)
-    ]
+    leading = [frame for site in observed for frame in site["cond_indep_stack"] if -frame.dim == len(site["fn"].batch_shape)]
     if not leading:
         raise InputError(
             f"no plate runs over the leading axis of the observed site {observed[0]['name']!r}: put it into "
@@ -422,7 +426,9 @@ def _independent_of_data(model: NumPyroModel, whole: WholeDensity) -> tuple[str,
     with double():
         alone, _ = model.evaluation.sites(params, model.evaluation.blank_rows(1), 1)
     same = [
-        name for name, site in sites.items() if site["type"] == "deterministic" and _same_values(site["value"], alone[name]["value"])
+        name
+        for name, site in sites.items()
+        if site["type"] == "deterministic" and _same_values(site["value"], alone[name]["value"])
     ]
     return (*sorted(params), *same)
 

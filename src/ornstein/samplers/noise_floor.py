@@ -17,9 +17,9 @@ from ornstein.theory.modes import congruence
 
 Array = np.ndarray
 
-# Below this ratio of noise to curvature, times N/S, the exactly tuned step flips sign each step and relaxes in over 10 steps
-# for no good reason; below the second bound even prior noise leaves a chain that hardly moves.
-SCARCE, HOPELESS = 0.05, 1e-5
+# Below the first ratio of noise to curvature, times N/S, the exactly tuned step flips sign each step and relaxes in over 10
+# steps for no good reason. Below the second there is no noise but that of rounding: nothing to tune.
+SCARCE, SINGULAR = 0.05, 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class SampledNoise:
 
 
 def sampled_noise(curvature: Curvature, noise: Array, batch_size: float) -> SampledNoise:
-    """The noise itself where it is rich enough; with prior noise where it is not; an error where that cannot help."""
+    """The noise itself where it is rich enough; with prior noise where it is not; an error where there is none at all."""
     ratio, where = _scarcest(curvature, noise)
     enough = SCARCE * batch_size / curvature.n_data
     if ratio >= enough:
@@ -48,14 +48,11 @@ def sampled_noise(curvature: Curvature, noise: Array, batch_size: float) -> Samp
     if prior is not None and np.any(prior):
         part = prior / curvature.n_data
         part = _positive_part(np.diag(part) if part.ndim == 1 and noise.ndim == 2 else part)
-        lifted, still = _scarcest(curvature, noise + part)
-        if lifted >= HOPELESS * batch_size / curvature.n_data:
-            note = (
-                f"the data leave the direction {where} (almost) without gradient noise ({ratio:.1e} of its curvature): "
-                "prior noise is injected"
-            )
-            return SampledNoise(noise + part, part, (note,))
-        where = still
+        lifted, _ = _scarcest(curvature, noise + part)
+        if lifted >= SINGULAR:
+            return SampledNoise(noise + part, part, (f"{_said(ratio, where)}: prior noise is injected",))
+    if ratio >= SINGULAR:
+        return SampledNoise(noise, notes=(f"{_said(ratio, where)}: the chain is slow there",))
     raise CurvatureError(
         f"the gradient noise C is singular: the direction {where} has {max(ratio, 0.0):.1e} of its curvature in noise, so SGD "
         "does not explore it. Give that direction a proper prior (prior_precision > 0), drop it, or use a sampler that "
@@ -63,8 +60,12 @@ def sampled_noise(curvature: Curvature, noise: Array, batch_size: float) -> Samp
     )
 
 
+def _said(ratio: float, where: str) -> str:
+    return f"the data leave the direction {where} (almost) without gradient noise ({ratio:.1e} of its curvature)"
+
+
 def _positive_part(matrix: Array) -> Array:
-    """The prior of a hierarchy need not be log-concave at the mode. Any covariance may be injected, so its positive part will do."""
+    """A hierarchy's prior need not be log-concave at the mode; any covariance may be injected, so its positive part will do."""
     if matrix.ndim == 1:
         return np.maximum(matrix, 0.0)
     values, vectors = np.linalg.eigh(matrix)

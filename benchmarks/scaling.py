@@ -1,0 +1,66 @@
+"""Rows per second of an exact pass (value, gradient, Hessian) against workers, and what a shard's chain costs.
+
+    python -m benchmarks.scaling --rows 2000000 --columns 20 --workers 1 2 4
+
+The figures of docs/scaling.md come from here. CPU seconds are given too: on a machine that is shared they are what counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+
+import ornstein as orn
+from ornstein.shards import Shards
+
+
+def one_process(rows: int, columns: int) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((rows, columns), dtype=np.float32)
+    model = orn.glm(X, X[:, 0] + rng.logistic(size=rows) > 0, family="bernoulli")
+    derivatives, theta = model.closed_form(), np.zeros(model.dim)
+    derivatives.value_and_gradient(theta), derivatives.hessian(theta)
+    for name in ("value_and_gradient", "hessian", "gradient_moments"):
+        wall, cpu = time.perf_counter(), time.process_time()
+        getattr(derivatives, name)(theta)
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        print(f"one process, {name}: {rows / wall:.3g} rows/s, {rows / cpu:.3g} rows per CPU second")
+    cpu = time.process_time()
+    post = orn.sample(model, draws=500, chains=1, progress=False)
+    cpu = time.process_time() - cpu
+    steps = post.settings["steps"]
+    print(f"one process, a fit of 500 draws: {steps} steps, {cpu:.3g} CPU seconds, measuring and compiling included")
+
+
+def on_workers(rows: int, columns: int, workers: int) -> None:
+    import dask.array as da
+    from distributed import Client, LocalCluster
+
+    with LocalCluster(workers, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+        random = da.random.default_rng(0)
+        X = random.standard_normal((rows, columns), chunks=(rows // (2 * workers), columns), dtype=np.float32)
+        X, y = client.persist([X, (X[:, 0] > 0).astype(int)])
+        shards = Shards.on(orn.glm(X, y, family="bernoulli"), client, 1000)
+        theta = np.zeros(columns + 1)
+        shards.mean("hessian", theta)
+        started = time.perf_counter()
+        for _ in range(3):
+            shards.mean("hessian", theta)
+        print(f"{workers} workers, hessian: {3 * rows / (time.perf_counter() - started):.3g} rows/s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--columns", type=int, default=20)
+    parser.add_argument("--workers", type=int, nargs="*", default=[1, 2])
+    arguments = parser.parse_args()
+    one_process(arguments.rows, arguments.columns)
+    for workers in arguments.workers:
+        on_workers(arguments.rows, arguments.columns, workers)
+
+
+if __name__ == "__main__":
+    main()
