@@ -1,7 +1,7 @@
 """More than one process: chains over workers, shards and their consensus, workers and schedulers that die.
 
-The fast tests run Dask's workers as threads of this process; the slow ones on a LocalCluster of worker processes on the loopback
-interface, some of which are killed.
+The fast tests run Dask's workers as threads of this process; the slow ones on a LocalCluster of worker processes on the
+loopback interface, some of which are killed.
 """
 
 from __future__ import annotations
