@@ -34,4 +34,6 @@ nuts.run(jax.random.key(0), school, hours, score, schools=8)
 for name, exact in nuts.get_samples().items():
     shift = (post.params[name].mean(axis=(0, 1)) - exact.mean(axis=0)) / exact.std(axis=0)
     ratio = post.params[name].std(axis=(0, 1)) / exact.std(axis=0)
-    print(f"{name:7s} against NUTS: mean off by at most {np.max(np.abs(shift)):.2f} sd, sd ratio {np.min(ratio):.2f}–{np.max(ratio):.2f}")
+    print(
+        f"{name:7s} against NUTS: mean off by at most {np.max(np.abs(shift)):.2f} sd, sd ratio {np.min(ratio):.2f}–{np.max(ratio):.2f}"
+    )

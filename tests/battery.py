@@ -58,17 +58,13 @@ def langevin_rows():
     """Samplers that inject noise."""
     return {
         "SGLD": Row(orn.SGLD(5e-4), axes=0),
-        "SGLD μ=0.3": Row(orn.SGLD(5e-4, damping=0.3), axes=0),
         "SGLD exact": Row(orn.SGLD(exact=True), exact=True, axes=0),
         "SGLD decreasing": Row(orn.SGLD(schedule=orn.robbins_monro(5e-4, 10.0, 0.6)), axes=0, stationary=False),
         "SGLD-CV": Row(orn.SGLD(1e-3, control_variates=True), axes=0),
         "SGFS full": Row(orn.SGFS(), exact=True, axes=2),
         "SGFS diagonal": Row(orn.SGFS("diagonal", tuning="continuous"), axes=1),
-        "SGFS scalar": Row(orn.SGFS("scalar"), axes=0),
         "SGFS own noise μ=0.3": Row(orn.SGFS(injected=0.05, damping=0.3), exact=True, axes=2),
-        "SGFS bounded": Row(orn.SGFS("diagonal", max_step=0.2, tuning="continuous"), axes=1),
         "SGHMC": Row(orn.SGHMC(), axes=0),
-        "SGHMC exact": Row(orn.SGHMC(exact=True), exact=True, axes=0, stationary=False),
         "SGNHT": Row(orn.SGNHT(), axes=0),
     }
 
@@ -79,7 +75,6 @@ def averaging_rows():
         "IASG": Row(orn.IASG(), exact=True),
         "IASG plain": Row(orn.IASG(4000, 0.1, "scalar", rescale=False), axes=0, stationary=False),
         "IASG sandwich": Row(orn.IASG(target="sandwich")),
-        "IASG diagonal μ=0.3, gap": Row(orn.IASG(preconditioner="diagonal", damping=0.3, gap=20), exact=True, axes=1),
     }
 
 

@@ -37,7 +37,7 @@ def find_chromium() -> str | None:
 class Chromium:
     """One page. `problems` collects console errors, exceptions and failed or foreign requests."""
 
-    def __init__(self, executable: str, timeout: float = 60.0) -> None:
+    def __init__(self, executable: str, timeout: float = 300.0) -> None:
         self.timeout, self._number, self._buffer = timeout, 0, b""
         self.problems: list[str] = []
         self.requests: list[str] = []

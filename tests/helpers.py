@@ -39,7 +39,9 @@ def companion(hessian, step, damping):
 def joint_covariance(hessian, noise, step, damping, injected=0.0):
     """Covariance of (θ, v) by SciPy's discrete Lyapunov solver; the same noise enters every block."""
     driven = step @ noise @ step.T + injected
-    return scipy.linalg.solve_discrete_lyapunov(companion(hessian, step, damping), np.block([[driven, driven], [driven, driven]]))
+    return scipy.linalg.solve_discrete_lyapunov(
+        companion(hessian, step, damping), np.block([[driven, driven], [driven, driven]])
+    )
 
 
 def matrix_of(step, dimension):

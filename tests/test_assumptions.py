@@ -127,9 +127,7 @@ def test_a3_is_the_largest_eigenvalue_as_a_share_of_its_bound(regular):
 def test_a3_fails_near_the_bound():
     curvature = orn.Curvature(mode=[0.0], hessian=[[1.0]], noise=[[1.0]], n_data=1000)
     dynamics = orn.Dynamics(np.array(1.9), 10)
-    post = orn.Posterior(
-        np.zeros((1, 0, 1)), ("a",), None, {"thin": 1}, dynamics, curvature, dynamics.predict(curvature)
-    )
+    post = orn.Posterior(np.zeros((1, 0, 1)), ("a",), None, {"thin": 1}, dynamics, curvature, dynamics.predict(curvature))
     found = assumptions.small_steps(Subject(post, None))
     assert found.level == "caution"
     assert found.number == pytest.approx(0.95)

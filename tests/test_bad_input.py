@@ -53,7 +53,10 @@ REFUSED = {
     "a missing label": (lambda: orn.glm(X, [None, *["a", "b", "c"] * 13], "categorical"), r"missing label"),
     "negative counts": (lambda: orn.glm(X, LABELS - 1.0, "poisson"), r"counts 0, 1, 2"),
     "fractional counts": (lambda: orn.glm(X, LABELS + 0.5, "poisson"), r"counts 0, 1, 2"),
-    "negative precision": (lambda: orn.glm(X, Y, prior_precision=-1.0), r"prior_precision must be finite and not negative; got -1.0"),
+    "negative precision": (
+        lambda: orn.glm(X, Y, prior_precision=-1.0),
+        r"prior_precision must be finite and not negative; got -1.0",
+    ),
     "negative precision among others": (lambda: orn.glm(X, Y, prior_precision=[1, -2, 1]), r"not negative; got -2.0"),
     "infinite precision": (lambda: orn.glm(X, Y, prior_precision=np.inf), r"prior_precision must be finite"),
     "precisions of another length": (lambda: orn.glm(X, Y, prior_precision=[1, 2]), r"one number or one per column \(3\)"),
@@ -83,7 +86,10 @@ REFUSED = {
     "unknown tuning": (lambda: orn.ConstantSGD(tuning="guess"), r"tuning must be one of"),
     "unknown objective": (lambda: orn.ConstantSGD(objective="kl"), r"objective must be one of"),
     "unknown target": (lambda: orn.ConstantSGD(target="truth"), r"target must be one of"),
-    "a sandwich in continuous time": (lambda: orn.ConstantSGD(target="sandwich", tuning="continuous"), r"needs tuning='discrete'"),
+    "a sandwich in continuous time": (
+        lambda: orn.ConstantSGD(target="sandwich", tuning="continuous"),
+        r"needs tuning='discrete'",
+    ),
     "control variates": (lambda: orn.ConstantSGD(control_variates=True), r"refuses control variates: its gradient noise"),
     "a step beyond the bound": (
         lambda: orn.sample(orn.glm(X, Y, noise_scale=1.0), orn.ConstantSGD("scalar", 50.0), batch_size=4, progress=False),
@@ -104,9 +110,7 @@ REFUSED = {
     "an empty start": (lambda: model(init={}), r"no parameters"),
     "no positive definite Hessian": (
         lambda: orn.measure(
-            orn.Model(
-                lambda t, x: -0.5 * (x[0] - t["a"] - t["b"]) ** 2, X, init={"a": jnp.zeros(()), "b": jnp.zeros(())}
-            )
+            orn.Model(lambda t, x: -0.5 * (x[0] - t["a"] - t["b"]) ** 2, X, init={"a": jnp.zeros(()), "b": jnp.zeros(())})
         ),
         r"not positive definite: .* in the direction [+-]0.71 a, [+-]0.71 b",
     ),

@@ -240,7 +240,9 @@ def test_parquet_and_arrow_are_read_too(tmp_path):
     table.to_feather(tmp_path / "t.arrow")
     draws = []
     for name in ("t.parquet", "t.arrow"):
-        assert run("fit", tmp_path / name, "-t", "price", "--out", tmp_path / name.replace(".", "-"), *QUICK, "--seed", "3") == 0
+        assert (
+            run("fit", tmp_path / name, "-t", "price", "--out", tmp_path / name.replace(".", "-"), *QUICK, "--seed", "3") == 0
+        )
         draws.append(orn.load(tmp_path / name.replace(".", "-") / "fit.orn").draws)
     np.testing.assert_array_equal(*draws)
 

@@ -47,7 +47,10 @@ class TestExactness:
         X, y = logistic_data(200, 3)
         cur = orn.measure(orn.glm(X, y, "bernoulli", intercept=False))
         found = scipy.optimize.minimize(
-            lambda t: np.mean(np.logaddexp(0.0, X @ t) - y * (X @ t)) + t @ t / 400, np.zeros(3), method="BFGS", options={"gtol": 1e-9}
+            lambda t: np.mean(np.logaddexp(0.0, X @ t) - y * (X @ t)) + t @ t / 400,
+            np.zeros(3),
+            method="BFGS",
+            options={"gtol": 1e-9},
         )
         assert cur.mode == pytest.approx(found.x, abs=1e-6)
         chance = 1 / (1 + np.exp(-X @ cur.mode))
@@ -64,7 +67,10 @@ class TestExactness:
         closed = orn.measure(orn.glm(X, y, noise_scale=1.0, intercept=False))
         generic = orn.measure(
             orn.Model(
-                lambda t, e: -0.5 * (e["y"] - e["x"] @ t) ** 2, {"x": X, "y": y}, lambda t: -0.5 * jnp.sum(t**2), init=np.zeros(2)
+                lambda t, e: -0.5 * (e["y"] - e["x"] @ t) ** 2,
+                {"x": X, "y": y},
+                lambda t: -0.5 * jnp.sum(t**2),
+                init=np.zeros(2),
             )
         )
         spread = spd(np.random.default_rng(0), 2)
@@ -205,7 +211,7 @@ class TestScarceNoise:
         values, vectors = np.linalg.eigh(noise)
         singular = (vectors[:, 1:] * values[1:]) @ vectors[:, 1:].T
         cur = orn.Curvature(mode=np.zeros(3), hessian=hessian, noise=singular, n_data=1000)
-        with pytest.raises(orn.CurvatureError, match="gradient noise C is singular: the direction .* does not explore it"):
+        with pytest.raises(orn.CurvatureError, match=r"gradient noise C is singular: the direction .* does not explore it"):
             orn.ConstantSGD("full").tune(cur, batch_size=10)
 
 
@@ -219,7 +225,9 @@ class TestRefusals:
 
     def test_a_saddle_is_refused_with_its_direction(self):
         model = orn.Model(
-            lambda t, x: -0.5 * (t["a"] - x) ** 2 + 0.01 * t["b"] ** 2, np.arange(5.0), init={"a": jnp.zeros(()), "b": jnp.zeros(())}
+            lambda t, x: -0.5 * (t["a"] - x) ** 2 + 0.01 * t["b"] ** 2,
+            np.arange(5.0),
+            init={"a": jnp.zeros(()), "b": jnp.zeros(())},
         )
         with pytest.raises(orn.CurvatureError, match=r"not positive definite.*\+1.00 b"):
             orn.measure(model)
@@ -297,7 +305,10 @@ class TestFisher:
         rng = np.random.default_rng(0)
         x = rng.normal(size=100)
         model = orn.Model(
-            lambda t, e: -0.5 * (e - t[0] * t[1]) ** 2, 1.0 + x, lambda t: -0.05 * jnp.sum(t**2), init=jnp.asarray([1e-3, -1e-3])
+            lambda t, e: -0.5 * (e - t[0] * t[1]) ** 2,
+            1.0 + x,
+            lambda t: -0.05 * jnp.sum(t**2),
+            init=jnp.asarray([1e-3, -1e-3]),
         )
         cur = orn.measure(model, hessian="fisher", mode=np.array([0.1, 0.1]))
         assert np.all(np.linalg.eigvalsh(cur.hessian) > 0)

@@ -36,7 +36,10 @@ def log_evidence(features, target, precision, scale):
 
 def best_precision(features, target, scale=1.0):
     found = scipy.optimize.minimize_scalar(
-        lambda phi: -log_evidence(features, target, np.exp(phi), scale), bounds=(-9.0, 9.0), method="bounded", options={"xatol": 1e-7}
+        lambda phi: -log_evidence(features, target, np.exp(phi), scale),
+        bounds=(-9.0, 9.0),
+        method="bounded",
+        options={"xatol": 1e-7},
     )
     return float(np.exp(found.x))
 
@@ -210,9 +213,7 @@ def test_correlated_features_from_far_away(correlated, start):
     """The tolerance is 1 % of Monte-Carlo error, so a bias of 4 % would be seen; forgetting tr Σ is a factor of 69 here."""
     features, target = correlated
     exact = best_precision(features, target)
-    fit = orn.em(
-        orn.glm(features, target, prior_precision=start, noise_scale=1.0, intercept=False), draws=50, progress=False
-    )
+    fit = orn.em(orn.glm(features, target, prior_precision=start, noise_scale=1.0, intercept=False), draws=50, progress=False)
     within(fit, "prior_precision", exact)
     assert fit.errors["prior_precision"] / exact < 0.0101
     assert fit.evidence == pytest.approx(log_evidence(features, target, fit.hyperparameters["prior_precision"], 1.0), abs=1e-6)
@@ -299,9 +300,7 @@ def test_any_model_and_a_real_hyperparameter():
     def log_prior(theta, hyper):
         return jnp.sum(0.5 * jnp.log(hyper["precision"]) - 0.5 * hyper["precision"] * (theta - hyper["mean"]) ** 2)
 
-    model = orn.Model(
-        log_likelihood, data, log_prior, init=jnp.zeros(groups), hyperparameters={"mean": 4.0, "precision": 0.1}
-    )
+    model = orn.Model(log_likelihood, data, log_prior, init=jnp.zeros(groups), hyperparameters={"mean": 4.0, "precision": 0.1})
     fit = orn.em(model, ("mean", "precision"), real=("mean",), draws=50, progress=False)
     averages = data["value"].reshape(groups, per_group).mean(axis=1)
     spread = np.mean((averages - averages.mean()) ** 2) - 1.0 / per_group  # maximum likelihood of the two-level model

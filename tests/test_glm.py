@@ -202,7 +202,9 @@ class TestInput:
         assert found.mode == pytest.approx(wanted.mode, rel=1e-6)
         assert relative(found.hessian, wanted.hessian) < 1e-6 and relative(found.noise, wanted.noise) < 1e-6
 
-    @pytest.mark.parametrize("kind", ["jax", "list", "pandas", "polars", "memmap", "float32", "fortran", "csr", "csc", "coo", "array"])
+    @pytest.mark.parametrize(
+        "kind", ["jax", "list", "pandas", "polars", "memmap", "float32", "fortran", "csr", "csc", "coo", "array"]
+    )
     def test_every_container(self, kind, tmp_path):
         X, y = regression_data(N, D)
         if kind in ("csr", "csc", "coo", "array"):

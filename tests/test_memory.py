@@ -41,4 +41,6 @@ def test_sampling_a_million_rows_stays_below_twice_the_data():
     assert done.returncode == 0, done.stderr[-2000:]
     sizes = json.loads(done.stdout.splitlines()[-1])
     above = sizes["peak"] - sizes["baseline"]
-    assert above < 2 * sizes["data"] + 300e6, f"{above / 1e6:.0f} MB above the baseline, for {sizes['data'] / 1e6:.0f} MB of data"
+    assert above < 2 * sizes["data"] + 300e6, (
+        f"{above / 1e6:.0f} MB above the baseline, for {sizes['data'] / 1e6:.0f} MB of data"
+    )

@@ -168,7 +168,7 @@ def test_a_stream_does_not_depend_on_how_it_is_cut_into_blocks(scheme):
 
 @pytest.mark.parametrize("name", ["epoch", "epochs", "reshuffled", "Reshuffled epochs", "shuffle", "reshuffled_epochs"])
 def test_reshuffled_epochs_are_refused_with_the_reason(name):
-    with pytest.raises(orn.InputError, match="anti-correlated.*too narrow"):
+    with pytest.raises(orn.InputError, match=r"anti-correlated.*too narrow"):
         checked_scheme(name)
 
 

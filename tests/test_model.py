@@ -90,7 +90,9 @@ class TestCentre:
             lambda X, y: orn.glm(X, y),
             lambda X, y: orn.glm(X, y, noise_scale=0.7, offset=np.linspace(0, 1, len(y)), weights=np.linspace(0.5, 2, len(y))),
             lambda X, y: orn.glm(X, y > 0, "bernoulli", offset=np.linspace(0, 1, len(y))),
-            lambda X, y: orn.glm(X, np.digitize(y, [-1, 1]), "categorical", offset=np.outer(np.linspace(0, 1, len(y)), [0, 1, 2])),
+            lambda X, y: orn.glm(
+                X, np.digitize(y, [-1, 1]), "categorical", offset=np.outer(np.linspace(0, 1, len(y)), [0, 1, 2])
+            ),
             lambda X, y: orn.glm(X, np.digitize(y, [-1, 1]), "categorical", prior_precision=0.0),
             lambda X, y: orn.glm(X, np.floor(np.abs(y)), "poisson", weights=np.linspace(0.5, 2, len(y))),
             lambda X, y: orn.Model(
@@ -276,7 +278,9 @@ class TestCheckGradients:
     @pytest.mark.parametrize("family", ["gaussian", "bernoulli", "categorical", "poisson"])
     def test_every_family_passes(self, family):
         X, y = regression_data(self.n_data, 3)
-        target = {"gaussian": y, "bernoulli": y > 0, "categorical": np.digitize(y, [-1, 1]), "poisson": np.exp(y / 4) // 1}[family]
+        target = {"gaussian": y, "bernoulli": y > 0, "categorical": np.digitize(y, [-1, 1]), "poisson": np.exp(y / 4) // 1}[
+            family
+        ]
         assert 0.1 < orn.check_gradients(orn.glm(X, target, family)) < 10.0
 
     def test_a_likelihood_divided_by_n_is_caught(self):

@@ -123,7 +123,11 @@ def changed(**columns) -> pd.DataFrame:
         (changed(kind="a"), "kind", "the target 'kind' has only one value, a"),
         (changed(length=[np.nan, *range(59)]), "price", r"values are missing in 'length' (1 of 60 rows)"),
         (changed(colour=[None, *["red"] * 59]), "price", r"values are missing in 'colour' (1 of 60 rows)"),
-        (changed(length=["3.0"] * 50 + ["three"] * 10), "price", "column 'length' is numeric but holds the text 'three' in row 51"),
+        (
+            changed(length=["3.0"] * 50 + ["three"] * 10),
+            "price",
+            "column 'length' is numeric but holds the text 'three' in row 51",
+        ),
         (changed(length=[np.inf, *range(59)]), "price", "column 'length' holds an infinite value, first in row 1"),
         (changed(when=pd.date_range("2020-01-01", periods=60)), "price", "column 'when' holds dates or times"),
         (frame()[["price"]], "price", "the table has no columns besides the target 'price'"),
@@ -139,7 +143,7 @@ def test_tables_that_cannot_be_used_get_a_sentence(table, target, sentence):
 def test_too_many_labels_are_refused_and_a_column_can_be_dropped():
     table = frame(240)
     table["id"] = [f"n{i}" for i in range(240)]
-    with pytest.raises(orn.InputError, match="column 'id' holds 240 different labels .* --drop id"):
+    with pytest.raises(orn.InputError, match=r"column 'id' holds 240 different labels .* --drop id"):
         Encoding.of(table, "price")
     assert "id" not in str(Encoding.of(table, "price", drop=["id"]).feature_names)
 
@@ -229,7 +233,9 @@ def test_coefficients_on_the_original_scale_predict_the_same(family):
         params["log_scale"], names = rng.normal(size=(2, 3)), (*names, "log_scale")
     original = encoding.original(posterior_of(params, names))
     found = original.params
-    standardised = np.einsum("np,cdp->cdn", encoding.features(table).to_numpy(), params["coef"]) + params["intercept"][..., None]
+    standardised = (
+        np.einsum("np,cdp->cdn", encoding.features(table).to_numpy(), params["coef"]) + params["intercept"][..., None]
+    )
     expected = encoding.target_mean + encoding.target_scale * standardised
     on_table = np.einsum("np,cdp->cdn", raw_design(encoding, table), found["coef"]) + found["intercept"][..., None]
     np.testing.assert_allclose(on_table, expected, rtol=1e-10, atol=1e-10)

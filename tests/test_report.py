@@ -15,7 +15,7 @@ from chromium import Chromium, find_chromium
 import ornstein as orn
 from ornstein.interfaces.fitting import Table
 from ornstein.interfaces.report.calibration import calibrate
-from ornstein.interfaces.report.figures import block, telling_pairs
+from ornstein.interfaces.report.figures import Predicted, block, telling_pairs
 from ornstein.interfaces.report.theme import as_svg
 
 WIDE, PHONE = 1280, 390
@@ -175,7 +175,7 @@ def test_the_pairs_shown_are_the_ones_that_differ_most(fitted):
         return orn.kl(orn.Gaussian(np.zeros(2), block(fitted.covariance, list(pair))), law)
 
     pairs = [(first, second) for first in range(size) for second in range(first + 1, size)]
-    chosen = telling_pairs(fitted, np.arange(size))
+    chosen = telling_pairs(Predicted.of(fitted), np.arange(size))
     assert chosen[0] == max(pairs, key=difference)
     assert not set(chosen[0]) & set(chosen[1])
     sd = fitted.prediction.covariance / np.sqrt(np.outer(*[np.diagonal(fitted.prediction.covariance)] * 2))
@@ -183,7 +183,7 @@ def test_the_pairs_shown_are_the_ones_that_differ_most(fitted):
 
 
 def calibrated(family: str, wrong: bool, rows: int = 4000):
-    """A Laplace posterior of data that its model describes, or does not: noise of two sizes, counts too spread, one-sided labels."""
+    """Laplace on data that the model describes, or does not: noise of two sizes, counts too spread, logits not linear."""
     rng = np.random.default_rng(5)
     values = features(rows, 3, seed=6)
     signal = 0.4 * values @ [1.0, -1.0, 0.5]
@@ -195,14 +195,16 @@ def calibrated(family: str, wrong: bool, rows: int = 4000):
     elif family == "bernoulli":
         response = rng.uniform(size=rows) < scipy.special.expit((4.0 * np.maximum(signal, 0.0) - 0.5) if wrong else signal)
     else:
-        response = (rng.gumbel(size=(rows, 3)) + np.outer(signal**2 * 6.0 if wrong else signal, [0.0, 1.0, -1.0])).argmax(axis=1)
+        response = (rng.gumbel(size=(rows, 3)) + np.outer(signal**2 * 6.0 if wrong else signal, [0.0, 1.0, -1.0])).argmax(
+            axis=1
+        )
     model = orn.glm(values, response, family=family)
     return calibrate(orn.laplace(model, draws=200, chains=1), model)
 
 
 @pytest.mark.parametrize("family", ["gaussian", "poisson", "bernoulli", "categorical"])
 def test_calibration_tells_a_right_model_from_a_wrong_one(family):
-    """Numbers: Kolmogorov–Smirnov against uniform. Classes: χ² of the groups. A right model at p above 1e-3, a wrong one below."""
+    """Numbers: Kolmogorov–Smirnov against uniform. Classes: χ² of the groups. Right: p above 1e-3; wrong: below 1e-6."""
 
     def p_value(found) -> float:
         if found.transforms is not None:
@@ -221,7 +223,8 @@ def test_calibration_tells_a_right_model_from_a_wrong_one(family):
 OVERFLOWING = """
 [...document.querySelectorAll('body *')].filter(element => {
   const box = element.getBoundingClientRect();
-  return box.width > 0 && (box.right > innerWidth + 1 || box.left < -1) && !element.closest('.table') && !element.closest('.sr');
+  const outside = box.width > 0 && (box.right > innerWidth + 1 || box.left < -1);
+  return outside && !element.closest('.table') && !element.closest('.sr');
 }).map(element => element.tagName + '.' + element.getAttribute('class'))
 """
 UNREADABLE = """

@@ -37,7 +37,7 @@ class TestWine:
     def test_the_full_preconditioner_reaches_the_laplace_posterior(self, wine_data):
         X, y = wine_data
         model = orn.glm(X, y, noise_scale=1.0, prior_precision=1.0, intercept=False)
-        post = orn.sample(model, orn.ConstantSGD("full"), batch_size=100, draws=4500, max_steps=10**6, progress=False)
+        post = orn.sample(model, orn.ConstantSGD("full"), batch_size=100, draws=1100, max_steps=10**6, progress=False)
         laplace = orn.Gaussian(np.linalg.solve(X.T @ X + np.eye(11), X.T @ y), np.linalg.inv(X.T @ X + np.eye(11)))
         forward, backward = post.kl_to(laplace)
         assert post.settings["steps"] <= 10**6
@@ -157,7 +157,7 @@ class TestStarts:
         assert model.names == flat.names
 
     def test_without_a_start_chains_begin_in_the_predicted_law(self):
-        model, curvature = regression()
+        _, _ = regression()
         slow = orn.Dynamics(1e-9, batch_size=20)
         post = quick(slow, thin=1, warmup=0, draws=1, chains=2000)
         law = post.prediction.process.modes.to_theta(post.prediction.process.stationary)
@@ -235,7 +235,9 @@ class TestAnyModel:
             return inputs @ params["layer"]["weight"] + params["bias"]
 
         init = {"layer": {"weight": jnp.zeros((3, 2))}, "bias": jnp.zeros(2)}
-        return orn.Model(log_likelihood, {"x": x, "y": y}, lambda p: -0.5 * jnp.sum(p["bias"] ** 2), init=init, predict=predict), x
+        return orn.Model(
+            log_likelihood, {"x": x, "y": y}, lambda p: -0.5 * jnp.sum(p["bias"] ** 2), init=init, predict=predict
+        ), x
 
     def test_draws_come_back_in_the_users_tree(self):
         model, x = self.model()

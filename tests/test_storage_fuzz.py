@@ -253,7 +253,9 @@ def test_what_is_saved_comes_back(name, tmp_path):
     X, y = regression_data(200, 2)
     sampler = SGNHT() if name == "sgnht" else None
     options = {"keep": "moments"} if name == "moments" else {}
-    before = orn.sample(orn.glm(X, y, noise_scale=1.0), sampler, draws=20, thin=2, warmup=20, batch_size=20, progress=False, **options)
+    before = orn.sample(
+        orn.glm(X, y, noise_scale=1.0), sampler, draws=20, thin=2, warmup=20, batch_size=20, progress=False, **options
+    )
     after = orn.load(before.save(tmp_path / "fit.orn"))
     assert equal(before, after)
     assert type(after.dynamics) is type(before.dynamics)

@@ -178,7 +178,11 @@ def test_output_maps_transform_the_delivered_covariance():
     step = step_of_kind("full", hessian)
     mapping = np.random.default_rng(0).normal(size=(3, 3))
     plain = process(hessian, noise / S, step, window=5, spacing=5)
-    for scale, whole in ((np.asarray(1.7), 1.7 * np.eye(3)), (np.array([1.0, 2.0, 3.0]), np.diag([1.0, 2.0, 3.0])), (mapping,) * 2):
+    for scale, whole in (
+        (np.asarray(1.7), 1.7 * np.eye(3)),
+        (np.array([1.0, 2.0, 3.0]), np.diag([1.0, 2.0, 3.0])),
+        (mapping,) * 2,
+    ):
         mapped = process(hessian, noise / S, step, window=5, spacing=5, scale=scale)
         assert relative(mapped.covariance(), whole @ plain.covariance() @ whole.T) < EXACT
         assert relative(mapped.autocovariance(1), whole @ plain.autocovariance(1) @ whole.T) < EXACT
@@ -301,7 +305,9 @@ def test_theorem_1_and_the_square_root_rate_minimise_kl_in_continuous_time(dimen
     rates = {"scalar": theory.theorem_1_rate(noise, N, S), "sqrt": theory.square_root_rate(noise, N, S)}
     for name, shape in shapes.items():
         best = searched_rate(
-            lambda log_rate, shape=shape: kl_by_definition(continuous_covariance(hessian, noise, np.exp(log_rate) * shape), posterior),
+            lambda log_rate, shape=shape: kl_by_definition(
+                continuous_covariance(hessian, noise, np.exp(log_rate) * shape), posterior
+            ),
             1.3 * rates[name],
         )
         assert rates[name] == pytest.approx(best, rel=1e-6)
@@ -321,7 +327,9 @@ def test_the_reverse_kl_rate_minimises_the_other_kl(dimension):
     posterior = np.linalg.inv(hessian) / N
     rate = theory.reverse_kl_rate(hessian, noise, N, S)
     best = searched_rate(
-        lambda log_rate: kl_by_definition(posterior, continuous_covariance(hessian, noise, np.exp(log_rate) * np.eye(dimension))),
+        lambda log_rate: kl_by_definition(
+            posterior, continuous_covariance(hessian, noise, np.exp(log_rate) * np.eye(dimension))
+        ),
         1.3 * rate,
     )
     assert rate == pytest.approx(best, rel=1e-6)

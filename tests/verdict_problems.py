@@ -179,11 +179,17 @@ PROBLEMS = [
     Problem("momentum", regression, sampled(orn.ConstantSGD("full", damping=0.3))),
     Problem("without replacement", regression, sampled(FULL, scheme="without-replacement")),
     Problem("large batch, exact tuning", regression, sampled(FULL, batch_size=500)),
-    Problem("large batch, the paper's tuning", regression, sampled(orn.ConstantSGD("full", tuning="continuous"), batch_size=500)),
+    Problem(
+        "large batch, the paper's tuning", regression, sampled(orn.ConstantSGD("full", tuning="continuous"), batch_size=500)
+    ),
     Problem("three times the step", regression, changed(scaled(3.0))),
     Problem("1.3 times the step", regression, changed(scaled(1.3))),
     Problem("a fifth of the step", regression, changed(scaled(0.2))),
-    Problem("near the stability bound", regression, changed(lambda d: scaled(0.95 * d.predict(orn.measure(regression())).step_bound)(d))),
+    Problem(
+        "near the stability bound",
+        regression,
+        changed(lambda d: scaled(0.95 * d.predict(orn.measure(regression())).step_bound)(d)),
+    ),
     Problem(
         "wrong scheme",
         regression,
@@ -196,7 +202,9 @@ PROBLEMS = [
     Problem("30 relaxation times from 10 sd away", regression, short(30.0, start=10.0)),
     Problem("400 relaxation times", regression, short(400.0, states=400)),
     Problem("collinear features", lambda: regression("collinear"), sampled(FULL)),
-    Problem("collinear features, scalar", lambda: regression("collinear"), sampled(orn.ConstantSGD("scalar"), max_steps=400_000)),
+    Problem(
+        "collinear features, scalar", lambda: regression("collinear"), sampled(orn.ConstantSGD("scalar"), max_steps=400_000)
+    ),
     Problem("dead feature", lambda: regression("dead"), sampled(FULL)),
     Problem("heavy-tailed features", lambda: regression("heavy"), sampled(FULL)),
     Problem("misspecified, full", lambda: regression("misspecified"), sampled(FULL)),
@@ -204,7 +212,11 @@ PROBLEMS = [
     Problem("misspecified, IASG", lambda: regression("misspecified"), sampled(orn.IASG(), draws=200)),
     Problem("SGLD", regression, sampled(orn.SGLD())),
     Problem("SGLD, exact", regression, sampled(orn.SGLD(exact=True))),
-    Problem("SGLD, ten times the step", regression, changed(lambda d: replace(scaled(10.0)(d), injected=10.0 * d.injected), orn.SGLD())),
+    Problem(
+        "SGLD, ten times the step",
+        regression,
+        changed(lambda d: replace(scaled(10.0)(d), injected=10.0 * d.injected), orn.SGLD()),
+    ),
     Problem("SGFS, full", regression, sampled(orn.SGFS("full"))),
     Problem("SGFS, scalar", regression, sampled(orn.SGFS("scalar"))),
     Problem("SGHMC", regression, sampled(orn.SGHMC())),

@@ -11,6 +11,8 @@ import hashlib
 import json
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -292,7 +294,8 @@ class Store:
         if not path.exists():
             return None
         meta, arrays = read_archive(path, FORMAT)
-        return Part(**arrays, **meta["part"])
+        content: dict[str, Any] = {**arrays, **meta["part"]}
+        return Part(**content)
 
     def write(self, name: str, part: Part) -> None:
         arrays = {key: getattr(part, key) for key in ("draws", "mean", "covariance", "hessian")}
@@ -321,32 +324,25 @@ def _gathered(client: Any, jobs: dict[int, Any], store: Store | None, prefix: st
     return [answers[number] for number in sorted(answers)]
 
 
-class _scheduler_kept:  # noqa: N801 - a context manager
+@contextmanager
+def _scheduler_kept(client: Any, folder: Path | None) -> Iterator[None]:
     """Turns Dask's many ways of saying that the scheduler is gone into one sentence."""
+    from concurrent.futures import CancelledError
 
-    def __init__(self, client: Any, folder: Path | None) -> None:
-        self.address = getattr(getattr(client, "scheduler", None), "address", "unknown")
-        self.folder = folder
+    from distributed import KilledWorker
+    from distributed.comm import CommClosedError
 
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
-        if error is None or isinstance(error, OrnsteinError | KeyboardInterrupt):
-            return False
-        from concurrent.futures import CancelledError
-
-        from distributed import CommClosedError, KilledWorker
-
-        if isinstance(error, KilledWorker):
-            raise ClusterError(
-                f"a task of the run was lost with its worker more often than it is tried again: {error}"
-            ) from error
-        if isinstance(error, CancelledError | CommClosedError | TimeoutError | OSError):
-            again = (
-                "give checkpoint=… to keep what is finished"
-                if self.folder is None
-                else f"what was finished is in {self.folder}: call sample again with the same arguments and a new client"
-            )
-            raise ClusterError(f"the Dask scheduler at {self.address} is gone ({type(error).__name__}); {again}") from error
-        return False
+    address = getattr(getattr(client, "scheduler", None), "address", "unknown")
+    again = (
+        "give checkpoint=… to keep what is finished"
+        if folder is None
+        else f"what was finished is in {folder}: call sample again with the same arguments and a new client"
+    )
+    try:
+        yield
+    except OrnsteinError:
+        raise
+    except KilledWorker as error:
+        raise ClusterError(f"a task of the run was lost with its worker more often than it is tried again: {error}") from error
+    except (CancelledError, CommClosedError, TimeoutError, OSError) as error:
+        raise ClusterError(f"the Dask scheduler at {address} is gone ({type(error).__name__}); {again}") from error

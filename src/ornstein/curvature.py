@@ -39,7 +39,7 @@ class Curvature:
         hessian_product: v ↦ Av, where the whole A is too large to hold but its largest eigenvalue decides stability.
 
     >>> cur = Curvature(mode=[0.0], hessian=[[2.0]], noise=[[2.0]], n_data=100)
-    >>> float(cur.laplace.covariance[0, 0])
+    >>> round(float(cur.laplace.covariance[0, 0]), 12)
     0.005
     """
 

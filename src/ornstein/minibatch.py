@@ -37,8 +37,9 @@ def checked_scheme(scheme: str) -> str:
 
 def is_whole(value: object) -> bool:
     """Whether a value is a whole number, also one written as a float; True and False are not."""
-    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    return bool(number and np.isfinite(value) and value == np.floor(value))  # type: ignore[arg-type, call-overload, operator]
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        return False
+    return bool(np.isfinite(value) and float(value).is_integer())
 
 
 def checked_batch_size(batch_size: int, n_data: int, scheme: str) -> int:

@@ -17,6 +17,7 @@ from ornstein.curvature import Curvature
 from ornstein.dynamics import Dynamics
 from ornstein.errors import InputError
 from ornstein.layout import Layout
+from ornstein.minibatch import is_whole
 from ornstein.prediction import Prediction
 from ornstein.sketch import Sketch
 from ornstein.theory import Gaussian, Process, kl
@@ -187,6 +188,8 @@ class Posterior:
         """
         import pandas
 
+        if not 0.0 < probability < 1.0:
+            raise InputError(f"probability must lie between 0 and 1; got {probability!r}")
         low, high = (1.0 - probability) / 2.0, (1.0 + probability) / 2.0
         if not self.draws.shape[1]:
             return pandas.DataFrame({"mean": self.mean, "sd": self.sd}, index=list(self.names))
@@ -245,9 +248,13 @@ class Posterior:
         flat = self.draws.reshape(-1, self.draws.shape[-1])
         if not len(flat):
             raise InputError("there are no draws to predict with: only their moments were kept (keep='moments')")
+        if draws is not None and (not is_whole(draws) or draws < 1):
+            raise InputError(f"draws must be a whole number, 1 or more; got {draws!r}")
         if draws is not None and draws < len(flat):
             flat = flat[np.random.default_rng(seed).choice(len(flat), draws, replace=False)]
-        values = inputs.to_numpy() if hasattr(inputs, "to_numpy") else inputs.toarray() if hasattr(inputs, "toarray") else inputs
+        values = (
+            inputs.to_numpy() if hasattr(inputs, "to_numpy") else inputs.toarray() if hasattr(inputs, "toarray") else inputs
+        )
         function = self.predict_function
         one = jax.jit(lambda theta, rows: function(self.layout.unflatten(theta), rows))
         try:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ornstein.checkpoint import Checkpoint
 from ornstein.checks import brief
-from ornstein.collect import STATES_PER_DRAW
+from ornstein.collect import STATES_PER_DRAW, require_memory
 from ornstein.curvature import Curvature, measure
 from ornstein.dynamics import Dynamics, matrix_root
 from ornstein.errors import BudgetWarning, InputError, OrnsteinError, StabilityError
@@ -116,6 +116,8 @@ def sample(
         half_step(dynamics, curvature)  # refuses now what it would refuse after the run
     wanted_thin, (thin, planned, limit) = thin, _lengths(thin, warmup, dynamics, prediction, draws, chains, max_steps)
     options |= {"first_chain": first_chain, "warmup_limit": limit}
+    if keep == "draws":
+        require_memory("an array of draws", int(chains), int(draws), model.dim)
     plan = Plan(int(draws), int(chains), thin, planned, warmup == "auto", **options)
     starts = _starts(model, curvature, prediction, init, range(first_chain, first_chain + plan.chains), seed)
     can_retune = measured and curvature.noise_response is None and hasattr(sampler, "tune")

@@ -148,7 +148,9 @@ class Climb:
                     "precision where its prior is in the way. Keep it fixed, or start nearer the value you expect"
                 )
                 shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-                warnings.warn(f"{shown} runs to {where}: {reason}. It is held at the value reported", HyperparameterWarning, stacklevel=4)
+                warnings.warn(
+                    f"{shown} runs to {where}: {reason}. It is held at the value reported", HyperparameterWarning, stacklevel=4
+                )
 
     def _warn_unsettled(self, tolerance: float, max_blocks: int) -> None:
         worst = int(np.argmax(self.ascent.error()))

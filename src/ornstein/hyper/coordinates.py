@@ -128,7 +128,9 @@ class Coordinates:
 
 def _positive_entries(name: str, values: Array) -> Array:
     if np.any(values < 0):
-        raise InputError(f"{name} must be positive to be moved on the log scale; it holds {values.min():g}. Is it real=({name!r},)?")
+        raise InputError(
+            f"{name} must be positive to be moved on the log scale; it holds {values.min():g}. Is it real=({name!r},)?"
+        )
     if not np.any(values > 0):
         raise InputError(f"{name} is 0, a flat prior, and there is no evidence to maximise: start from a positive value")
     return values > 0

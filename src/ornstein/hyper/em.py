@@ -31,7 +31,9 @@ Array = np.ndarray
 RECIPES = ("corrected", "paper")
 BASELINES = ("grid", "bbvi")
 FULL = "exact full tuning: the maximum of the evidence"
-DIAGONAL = "diagonal tuning: the optimum of the diagonal-Laplace approximation, above the evidence's where features are correlated"
+DIAGONAL = (
+    "diagonal tuning: the optimum of the diagonal-Laplace approximation, above the evidence's where features are correlated"
+)
 PAPER = "the paper's scalar recipe: known to overshoot, most of all where columns carry little gradient noise"
 
 
@@ -165,9 +167,7 @@ def _check(
         raise InputError(f"max_blocks must be at least 4 and chains at least 1; got {max_blocks} and {chains}")
 
 
-def _tuning(
-    model: Model, sampler: Any, recipe: str, batch_size: int | str, scheme: str, chains: int
-) -> tuple[Tuning, str]:
+def _tuning(model: Model, sampler: Any, recipe: str, batch_size: int | str, scheme: str, chains: int) -> tuple[Tuning, str]:
     """The rule of the recipe, and what it finds in words."""
     scheme = checked_scheme(scheme)
     if isinstance(batch_size, str) and batch_size != "auto":
@@ -181,7 +181,9 @@ def _tuning(
     if chosen == "diagonal":
         return DiagonalTuning(FullBatch(model), size, scheme, chains), DIAGONAL
     if model.dim > FULL_LIMIT:
-        raise InputError(f"the full recipe takes at most {FULL_LIMIT} parameters; the model has {model.dim}: use sampler='diagonal'")
+        raise InputError(
+            f"the full recipe takes at most {FULL_LIMIT} parameters; the model has {model.dim}: use sampler='diagonal'"
+        )
     return FullTuning(chosen, size, scheme, chains), FULL
 
 
@@ -202,9 +204,7 @@ def _posterior(
 ) -> Posterior:
     draws = (1000 if final.dim <= FULL_LIMIT else 100) if draws is None else draws
     options: dict[str, Any] = {"thin": 200, "warmup": 2000} if recipe == "paper" else {}
-    return sample(
-        final, dynamics, curvature=curvature, draws=draws, chains=chains, seed=seed, progress=False, **options
-    )
+    return sample(final, dynamics, curvature=curvature, draws=draws, chains=chains, seed=seed, progress=False, **options)
 
 
 def _compared(

@@ -29,9 +29,7 @@ def laplace_evidence(model: Model, curvature: Curvature) -> float:
     loss = derivatives.value_and_gradient(curvature.mode)[0] + model.scaled_prior(curvature.mode)[0]
     _, log_determinant = np.linalg.slogdet(curvature.hessian)
     dimension = curvature.dim
-    return float(
-        -model.n_data * loss + 0.5 * dimension * np.log(2.0 * np.pi / model.n_data) - 0.5 * log_determinant
-    )
+    return float(-model.n_data * loss + 0.5 * dimension * np.log(2.0 * np.pi / model.n_data) - 0.5 * log_determinant)
 
 
 def prior_pull(model: Model, curvature: Curvature, coordinates: Coordinates, phi: Array) -> tuple[Array, Array]:

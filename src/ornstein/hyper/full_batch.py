@@ -142,4 +142,8 @@ def _hessian_product(static: tuple[Loss, int], problem: Problem, theta: Any, vec
 
 @compiled
 def _log_likelihoods(loss: Loss, problem: Problem, theta: Any) -> Any:
-    return lax.map(lambda row: loss.log_likelihoods(problem, theta, jax.tree.map(lambda leaf: leaf[None], row))[0], problem.data, batch_size=4096)
+    return lax.map(
+        lambda row: loss.log_likelihoods(problem, theta, jax.tree.map(lambda leaf: leaf[None], row))[0],
+        problem.data,
+        batch_size=4096,
+    )

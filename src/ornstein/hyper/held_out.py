@@ -42,8 +42,10 @@ def _with_data(model: Model, validation: Any) -> Model:
         return validation
     other = copy.copy(model)
     other.data = _regression_rows(model, validation) if isinstance(model, GLM) else jax.tree.map(np.asarray, validation)
-    if jax.tree.structure(other.data) != jax.tree.structure(model.data):
-        raise InputError(f"validation must be a Model or have the structure of the data, {jax.tree.structure(model.data)}")
+    found: Any = jax.tree.structure(other.data)
+    wanted: Any = jax.tree.structure(model.data)
+    if found != wanted:
+        raise InputError(f"validation must be a Model or have the structure of the data, {wanted}")
     shapes = [leaf.shape[1:] for leaf in jax.tree.leaves(model.data)]
     if [leaf.shape[1:] for leaf in jax.tree.leaves(other.data)] != shapes:
         raise InputError(f"the rows of the validation data must have the shapes of the model's, {shapes}")

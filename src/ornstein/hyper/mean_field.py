@@ -71,7 +71,7 @@ def mean_field(
         for number, rate in enumerate(rates):
             for _ in range(chunks):
                 rows = jnp.asarray(generator.integers(0, model.n_data, (chunk, batch_size), dtype=np.int32))
-                normals = jnp.asarray(generator.standard_normal((chunk, model.dim), dtype=DTYPE))
+                normals = jnp.asarray(generator.standard_normal((chunk, model.dim), dtype=np.float32))
                 state = _descend((model.loss, coordinates.scales), problem, places, unit, state, rows, normals, rate)
             path.append(np.asarray(state[0]["phi"], dtype=float))
             if not np.all(np.isfinite(path[-1])):

@@ -118,9 +118,7 @@ class FullTuning:
         dynamics = Dynamics(step, size, self.scheme, injected=step / curvature.n_data, sampler="ConstantSGD('full')")
         prediction = dynamics.predict(curvature)
         if not prediction.stable:
-            raise StabilityError(
-                "no batch size leaves the chain stable: start the hyperparameters nearer to where they belong"
-            )
+            raise StabilityError("no batch size leaves the chain stable: start the hyperparameters nearer to where they belong")
         return dynamics, prediction
 
 
@@ -204,7 +202,9 @@ class PaperTuning:
         prior = np.diagonal(model.prior_hessian(centre)) if model.dim <= 2000 else model.prior_hessian(centre)
         begin = np.random.default_rng(0).standard_normal(model.dim) if self._steepest is None else self._steepest
         self._largest, self._steepest = largest_rate(
-            lambda vector: self.full_batch.hessian_product(model, centre, vector) + prior * vector / model.n_data, 1.0, begin
+            lambda vector: self.full_batch.hessian_product(model, centre, vector) + prior * vector / model.n_data,
+            np.asarray(1.0),
+            begin,
         )
         if self._source is None:
             self._begin(model, centre, seed)
@@ -263,7 +263,7 @@ def diagonal_curvature(model: Model, mode: Array, full_batch: FullBatch) -> Curv
 
 
 def automatic_sampler(sampler: Any, model: Model, limit: int) -> Any:
-    """"full" up to `limit` parameters and "diagonal" beyond, where "auto"; a sampler object as it is."""
+    """ "full" up to `limit` parameters and "diagonal" beyond, where "auto"; a sampler object as it is."""
     if sampler == "auto":
         sampler = "full" if model.dim <= limit else "diagonal"
     if sampler == "full":

@@ -30,7 +30,9 @@ app = typer.Typer(
 Data = Annotated[Path, typer.Argument(help="A .csv, .tsv, .parquet or .arrow file with a header.", show_default=False)]
 Target = Annotated[str, typer.Option("--target", "-t", help="The column to explain.", show_default=False)]
 Family = Annotated[str, typer.Option(help="auto, gaussian, bernoulli, categorical or poisson.")]
-Batch = Annotated[int | None, typer.Option("--batch-size", help="Rows per step; chosen near √N if not given.", show_default=False)]
+Batch = Annotated[
+    int | None, typer.Option("--batch-size", help="Rows per step; chosen near √N if not given.", show_default=False)
+]
 Draws = Annotated[int, typer.Option(help="Kept draws per chain.", min=1)]
 Chains = Annotated[int, typer.Option(help="Independent chains.", min=1)]
 Seed = Annotated[int, typer.Option(help="Same seed, same draws.", min=0)]
@@ -38,7 +40,8 @@ Precision = Annotated[
     float, typer.Option(help="1/variance of the normal prior on each standardised coefficient; 0 is flat.", min=0.0)
 ]
 Categorical = Annotated[
-    list[str] | None, typer.Option("--categorical", help="A column of numbers that are labels; may be repeated.", show_default=False)
+    list[str] | None,
+    typer.Option("--categorical", help="A column of numbers that are labels; may be repeated.", show_default=False),
 ]
 Drop = Annotated[list[str] | None, typer.Option("--drop", help="A column to leave out; may be repeated.", show_default=False)]
 MaxSteps = Annotated[int, typer.Option("--max-steps", help="Bound on the steps of all chains together.", min=1)]
@@ -151,13 +154,17 @@ def predict(
     console.say(f"Written: {path}")
 
 
-@app.command(epilog="Example:  ornstein compare wine.csv --target quality --method constant-sgd-full --method sgld --method nuts")
+@app.command(
+    epilog="Example:  ornstein compare wine.csv --target quality --method constant-sgd-full --method sgld --method nuts"
+)
 def compare(
     data: Data,
     target: Target,
     method: Annotated[
         list[str] | None,
-        typer.Option("--method", "-m", help="A sampler of `ornstein fit`, or laplace, bbvi or nuts; may be repeated.", show_default=False),
+        typer.Option(
+            "--method", "-m", help="A sampler of `ornstein fit`, or laplace, bbvi or nuts; may be repeated.", show_default=False
+        ),
     ] = None,
     reference: Annotated[
         str | None,
@@ -172,7 +179,9 @@ def compare(
     categorical: Categorical = None,
     drop: Drop = None,
     max_steps: MaxSteps = 2_000_000,
-    plot: Annotated[Path | None, typer.Option(help="Draw them on top of each other in this .png or .svg.", show_default=False)] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw them on top of each other in this .png or .svg.", show_default=False)
+    ] = None,
 ) -> None:
     """Run several samplers and baselines on a table and print how they differ, and what they cost."""
     from ornstein.interfaces.comparing import compare_methods
@@ -192,11 +201,15 @@ def theory(
     ] = None,
     noise: Annotated[
         str,
-        typer.Option("--noise", "-C", help="C, covariance of one row's gradient: a number (C = c·I), D numbers, or a .csv or .npy file."),
+        typer.Option(
+            "--noise", "-C", help="C, covariance of one row's gradient: a number (C = c·I), D numbers, or a .csv or .npy file."
+        ),
     ] = "1.0",
     hessian: Annotated[
         str | None,
-        typer.Option("--hessian", "-A", help="A, Hessian of the mean loss, likewise; equal to C if not given.", show_default=False),
+        typer.Option(
+            "--hessian", "-A", help="A, Hessian of the mean loss, likewise; equal to C if not given.", show_default=False
+        ),
     ] = None,
     sampler: Annotated[list[str] | None, typer.Option(help="Only this one; may be repeated.", show_default=False)] = None,
 ) -> None:
@@ -220,7 +233,9 @@ def _table(
     frame = read_table(data)
     table = Table.of(frame, target, family, categorical or (), drop or (), prior_precision)
     encoding = table.encoding
-    console.remark(f"{data.name}: {len(frame):,} rows, {len(encoding.columns)} columns as {len(encoding.feature_names)} features")
+    console.remark(
+        f"{data.name}: {len(frame):,} rows, {len(encoding.columns)} columns as {len(encoding.feature_names)} features"
+    )
     console.remark(f"family {encoding.family}: {encoding.reason}")
     for note in encoding.notes:
         console.remark(note)

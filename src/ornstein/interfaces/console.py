@@ -92,6 +92,7 @@ def number(value: Any, digits: int = 4) -> str:
     """
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
         return str(value)
-    if isinstance(value, int | np.integer) or (np.isfinite(value) and abs(value) >= 10**digits and abs(value) < 1e9):
-        return f"{value:,.0f}"
-    return f"{value:.{digits}g}"
+    if isinstance(value, int | np.integer):
+        return f"{int(value):,}"
+    real = float(value)
+    return f"{real:,.0f}" if 10.0**digits <= abs(real) < 1e9 else f"{real:.{digits}g}"

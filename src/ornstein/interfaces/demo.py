@@ -35,7 +35,9 @@ def run_demo(folder: Path, seed: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FileError(f"cannot make the folder {folder}: {error.strerror}") from error
-    console.say("Diabetes: 442 patients, ten measurements each, and how far the disease had progressed a year later", style="bold")
+    console.say(
+        "Diabetes: 442 patients, ten measurements each, and how far the disease had progressed a year later", style="bold"
+    )
     console.say("(Efron, Hastie, Johnstone and Tibshirani 2004; comes with scikit-learn)", style="dim")
     console.say()
     table = Table.of(frame, "progression", categorical=("sex",))

@@ -89,17 +89,15 @@ class Encoding:
             raise InputError(f"the table has no columns besides the target {target!r}")
         reading.require_complete(frame[kept])
         family, reason = _family(frame[target], family)
-        columns, constant = [], []
-        for name in kept:
-            if name != target:
-                column = _column(frame[name], name in set(categorical))
-                (columns if column is not None else constant).append(column or name)
-        if not columns:
+        columns = {name: _column(frame[name], name in set(categorical)) for name in kept if name != target}
+        constant = [name for name, column in columns.items() if column is None]
+        varying = tuple(column for column in columns.values() if column is not None)
+        if not varying:
             raise InputError("every column besides the target is constant: there is nothing to explain it with")
         notes = (f"left out, constant: {reading.shown(constant)}",) if constant else ()
         mean, scale = (0.0, 1.0) if family != "gaussian" else _moments(frame[target].to_numpy(dtype=float))
         classes = _classes(frame[target]) if family in ("bernoulli", "categorical") else ()
-        return cls(target, family, reason, classes, tuple(columns), mean, scale, notes)
+        return cls(target, family, reason, classes, varying, mean, scale, notes)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -180,8 +178,8 @@ class Encoding:
                 Column(column["name"], *(tuple(column[part]) for part in ("levels", "means", "scales")))
                 for column in values.pop("columns")
             )
-            tuples = {name: tuple(values.pop(name)) for name in ("classes", "notes")}
-            return cls(columns=columns, **tuples, **values)
+            classes, notes = tuple(values.pop("classes")), tuple(values.pop("notes"))
+            return cls(columns=columns, classes=classes, notes=notes, **values)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise FileError(f"the description of the table's columns is damaged ({type(error).__name__})") from error
 

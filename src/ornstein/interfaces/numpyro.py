@@ -114,7 +114,8 @@ class NumPyroModel(Model):
             return value + prior_value, slope + prior_slope
 
         options = {"maxiter": 200, "ftol": 1e-10}
-        found = scipy.optimize.minimize(value_and_gradient, self.init, jac=True, method="L-BFGS-B", options=options)
+        minimize: Any = scipy.optimize.minimize
+        found = minimize(value_and_gradient, self.init, jac=True, method="L-BFGS-B", options=options)
         self.init = found.x if np.all(np.isfinite(found.x)) else self.init
         _require_same(self, derivatives, whole, self.init, "the mode")
         for _ in range(2):
@@ -486,7 +487,7 @@ def _bound(model_fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
 
 
 def _call(model_fn: Callable[..., Any], arguments: dict[str, Any]) -> inspect.BoundArguments:
-    return inspect.BoundArguments(inspect.signature(model_fn), arguments)  # type: ignore[arg-type]
+    return inspect.BoundArguments(inspect.signature(model_fn), arguments)
 
 
 def _in_double(arguments: dict[str, Any]) -> dict[str, Any]:

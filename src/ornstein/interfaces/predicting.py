@@ -25,7 +25,12 @@ ROWS_AT_ONCE = 8192
 
 
 def predict_table(
-    posterior: Posterior, encoding: Encoding, frame: pandas.DataFrame, probability: float = 0.95, draws: int = 1000, seed: int = 0
+    posterior: Posterior,
+    encoding: Encoding,
+    frame: pandas.DataFrame,
+    probability: float = 0.95,
+    draws: int = 1000,
+    seed: int = 0,
 ) -> pandas.DataFrame:
     """The table with columns added: target_mean, target_sd, target_low and target_high, and for classes target_label.
 

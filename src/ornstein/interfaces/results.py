@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def write_results(table: Table, posterior: Posterior, folder: Path, plots: bool = False) -> Verdict:
-    """Print the coefficients (original scale) and the verdict; write posterior.nc, fit.orn and report.html, and plots if asked."""
+    """Print the coefficients (original scale) and the verdict; write posterior.nc, fit.orn, report.html and plots if asked."""
     from ornstein.interfaces.report import write_report
 
     original = table.encoding.original(posterior)

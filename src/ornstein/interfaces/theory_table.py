@@ -27,7 +27,9 @@ def show_theory(
     curvature = curvature_of(rows, dimension, noise, hessian)
     size = curvature.dim
     trace = float(np.trace(curvature.noise))
-    console.remark(f"N = {rows:,}, S = {batch_size:,}, D = {size:,}, tr C = {trace:.4g}, tr A = {np.trace(curvature.hessian):.4g}")
+    console.remark(
+        f"N = {rows:,}, S = {batch_size:,}, D = {size:,}, tr C = {trace:.4g}, tr A = {np.trace(curvature.hessian):.4g}"
+    )
     if hessian is None:
         console.remark("A is taken equal to C, as for a well-specified model; give --hessian where it is not")
     frame = theory_table(curvature, batch_size, samplers or tuple(SAMPLERS))
@@ -40,7 +42,7 @@ def show_theory(
 
 
 def theory_table(curvature: Curvature, batch_size: int, samplers: Sequence[str]) -> pandas.DataFrame:
-    """One row per sampler: step, largest stable step, relaxation time and both KL; a dash and the reason where it cannot run."""
+    """One row per sampler: step, largest stable step, relaxation time and both KL; the reason where it cannot run."""
     import pandas
 
     found = {name: _row(curvature, batch_size, name) for name in samplers}
@@ -103,7 +105,9 @@ def _matrix(option: str, text: str) -> Array:
     try:
         numbers = np.array([float(part) for part in text.split(",")])
     except ValueError:
-        raise InputError(f"{option} must be a number, numbers with commas between, or a .csv or .npy file; got {text!r}") from None
+        raise InputError(
+            f"{option} must be a number, numbers with commas between, or a .csv or .npy file; got {text!r}"
+        ) from None
     if not np.all(np.isfinite(numbers)) or np.any(numbers <= 0):
         raise InputError(f"{option} must be positive; got {text}")
     return numbers if numbers.size > 1 else numbers[0]

@@ -64,7 +64,9 @@ class ConstantSGD:
         elif self.step_size != "auto":
             raise InputError(f"step_size must be 'auto', a number or an array; got {self.step_size!r}")
         if self.target == "sandwich" and self.tuning == "continuous":
-            raise InputError("the paper's continuous-time formulas aim at the posterior: target='sandwich' needs tuning='discrete'")
+            raise InputError(
+                "the paper's continuous-time formulas aim at the posterior: target='sandwich' needs tuning='discrete'"
+            )
         if self.control_variates:
             raise InputError(
                 "constant SGD refuses control variates: its gradient noise is what makes it sample, and they remove it. "

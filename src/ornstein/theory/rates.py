@@ -65,7 +65,7 @@ def exact_preconditioner(hessian: ArrayLike, noise: ArrayLike, n_data: int, batc
     """H = 2μ (μ/(2−μ) A + (N/S) C)⁻¹: the discrete stationary covariance *is* the posterior A⁻¹/N, at any step size.
 
     >>> H = exact_preconditioner(np.eye(1), np.eye(1), n_data=10, batch_size=10)
-    >>> float(stationary_covariance(np.eye(1), np.eye(1) / 10, H)[0, 0])
+    >>> round(float(stationary_covariance(np.eye(1), np.eye(1) / 10, H)[0, 0]), 12)
     0.1
     """
     a, c = np.asarray(hessian, dtype=float), np.asarray(noise, dtype=float)

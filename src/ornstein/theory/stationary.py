@@ -135,6 +135,10 @@ def solve_modes_responding(
         if size <= tolerance * _trace(total):
             return total
         shrinkage.append(size / previous)
+        ratio = shrinkage[-1]
+        if len(shrinkage) > 20 and ratio < 1.0 and abs(ratio - shrinkage[-2]) <= 1e-8 * (1.0 - ratio):
+            # Near the bound the increments have become a geometric series: add the rest of it at once.
+            return _add(total, increment * (ratio / (1.0 - ratio)))
         if len(shrinkage) > 30 and min(shrinkage[-10:]) >= 1.0:
             return None
     return None

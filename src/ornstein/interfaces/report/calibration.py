@@ -64,10 +64,10 @@ def _numbers(posterior: Posterior, model: GLM, expected: Array, response: Array,
         params = posterior.params
         scale = np.exp(params["log_scale"][0]) if "log_scale" in params else np.asarray(model.hyperparameters["noise_scale"])
         scale = np.broadcast_to(scale, (len(expected),))[:, None]
-        transforms = scipy.stats.norm.cdf((response - expected) / scale).mean(axis=0)
+        transforms = np.mean(scipy.stats.norm.cdf((response - expected) / scale), axis=0)
     else:
-        above = scipy.stats.poisson.cdf(response, expected).mean(axis=0)
-        below = scipy.stats.poisson.cdf(response - 1.0, expected).mean(axis=0)
+        above = np.mean(scipy.stats.poisson.cdf(response, expected), axis=0)
+        below = np.mean(scipy.stats.poisson.cdf(response - 1.0, expected), axis=0)
         transforms = below + rng.uniform(size=response.size) * (above - below)
     promised = np.linspace(0.05, 0.95, 19)
     happened = np.array([np.mean(np.abs(2.0 * transforms - 1.0) <= level) for level in promised])

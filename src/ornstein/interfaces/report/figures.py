@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ornstein.interfaces.report.theme import Draw, Roles
-from ornstein.theory import covariance_standard_error
+from ornstein.theory import Process, covariance_standard_error
 from ornstein.theory.modes import as_matrix
 
 if TYPE_CHECKING:
@@ -23,6 +23,26 @@ MOST_POINTS = 400
 NINETY = float(np.sqrt(-2.0 * np.log(0.1)))  # radius of the ellipse that holds 90 % of a two-dimensional normal
 
 
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """A posterior beside what theory said of it: the covariance of its draws, the posterior's own, and the process behind."""
+
+    posterior: Posterior
+    covariance: Array
+    target: Array
+    mode: Array
+    process: Process
+
+    @classmethod
+    def of(cls, posterior: Posterior) -> Predicted | None:
+        """None where no stationary law was predicted."""
+        curvature, prediction = posterior.curvature, posterior.prediction
+        if curvature is None or prediction is None or prediction.covariance is None:
+            return None
+        process = posterior.delivered_process()
+        return cls(posterior, prediction.covariance, curvature.posterior_covariance, curvature.mode, process)
+
+
 def short(name: str, length: int = 16) -> str:
     """A name that fits an axis."""
     return name if len(name) <= length else name[: length - 1] + "…"
@@ -30,17 +50,16 @@ def short(name: str, length: int = 16) -> str:
 
 def block(covariance: Array, places: Array | list[int]) -> Array:
     """The covariance of some of the parameters; of a diagonal one, too."""
-    return np.diag(covariance[places]) if covariance.ndim == 1 else covariance[np.ix_(places, places)]
+    where = np.asarray(places)
+    return np.diag(covariance[where]) if covariance.ndim == 1 else covariance[np.ix_(where, where)]
 
 
-def ellipses(posterior: Posterior, first: int, second: int) -> Draw:
+def ellipses(law: Predicted, first: int, second: int) -> Draw:
     """Two parameters: draws, and the ellipses that should hold 90 % of them, in predicted standard deviations."""
-    pair = [first, second]
-    predicted = block(posterior.prediction.covariance, pair)
-    empirical = block(posterior.covariance, pair)
-    target = block(posterior.curvature.posterior_covariance, pair)
+    posterior, pair = law.posterior, [first, second]
+    predicted, empirical, target = (block(matrix, pair) for matrix in (law.covariance, posterior.covariance, law.target))
     unit = np.sqrt(np.diagonal(predicted))
-    centre = posterior.curvature.mode[pair]
+    centre = law.mode[pair]
     flat = posterior.draws.reshape(-1, posterior.draws.shape[-1])[:, pair]
     cloud = (flat[:: max(1, len(flat) // MOST_POINTS)] - centre) / unit
     shift = (posterior.mean[pair] - centre) / unit
@@ -70,14 +89,14 @@ def _ellipse(covariance: Array) -> Array:
     return NINETY * circle * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
 
 
-def telling_pairs(posterior: Posterior, among: Array) -> list[tuple[int, int]]:
-    """Two pairs of parameters whose ellipses differ most from the prediction, without a common one; the most correlated pair."""
+def telling_pairs(law: Predicted, among: Array) -> list[tuple[int, int]]:
+    """The two pairs that differ most from the prediction, with no parameter in common, and the most correlated pair."""
     differing, correlated = [], []
     for position, first in enumerate(among):
         for second in among[position + 1 :]:
             pair = [first, second]
-            predicted = block(posterior.prediction.covariance, pair)
-            ratio = np.linalg.solve(predicted, block(posterior.covariance, pair))
+            predicted = block(law.covariance, pair)
+            ratio = np.linalg.solve(predicted, block(law.posterior.covariance, pair))
             differing.append((float(np.trace(ratio) - np.log(np.linalg.det(ratio))), int(first), int(second)))
             correlation = predicted[0, 1] / np.sqrt(predicted[0, 0] * predicted[1, 1])
             correlated.append((abs(float(correlation)), int(first), int(second)))
@@ -88,11 +107,11 @@ def telling_pairs(posterior: Posterior, among: Array) -> list[tuple[int, int]]:
     return [(first, second) for first, second in chosen]
 
 
-def covariance_scores(posterior: Posterior) -> Array:
+def covariance_scores(law: Predicted) -> Array:
     """(empirical − predicted) covariance in Monte-Carlo standard errors, entry by entry."""
-    size = posterior.mean.size
+    posterior, size = law.posterior, law.mode.size
     error = covariance_standard_error(posterior.moment_process(), posterior.settings["states"])
-    return (as_matrix(posterior.covariance, size) - as_matrix(posterior.prediction.covariance, size)) / error
+    return (as_matrix(posterior.covariance, size) - as_matrix(law.covariance, size)) / error
 
 
 def heat_map(matrix: Array, names: list[str], limit: float, digits: int, title: str) -> Draw:
@@ -112,7 +131,7 @@ def heat_map(matrix: Array, names: list[str], limit: float, digits: int, title: 
         colours[matrix < 0] = to_rgba(roles.empirical)
         colours[:, :, 3] = 0.06 + 0.84 * shades
         corners = np.array([[0, 0], [1, 0], [1, 1], [0, 1]], dtype=float) * 0.94 + 0.03
-        squares = [corners + [column, row] for row in range(size) for column in range(size)]
+        squares = [corners + np.array([column, row]) for row in range(size) for column in range(size)]
         axes.add_collection(PolyCollection(squares, facecolors=colours.reshape(-1, 4), edgecolors="none"))
         if size <= 8:
             for row, column in np.ndindex(size, size):
@@ -145,11 +164,11 @@ def trace(series: Array, label: str) -> Draw:
     return draw
 
 
-def autocorrelation(posterior: Posterior, covector: Array, series: Array, label: str, lags: int = 6) -> Draw:
+def autocorrelation(law: Predicted, covector: Array, series: Array, label: str, lags: int = 6) -> Draw:
     """Autocorrelation of a linear function of the parameters: the draws' as points, the theory's as a curve in steps."""
-    thin, lags = posterior.settings["thin"], min(lags, series.shape[1] - 1)
+    thin, lags = law.posterior.settings["thin"], min(lags, series.shape[1] - 1)
     found = np.array([_correlation(series, lag) for lag in range(lags + 1)])
-    process = posterior.delivered_process()
+    process = law.process
     fine = np.unique(np.linspace(0, lags * thin, 120).astype(int)) if process.window == 1 else thin * np.arange(lags + 1)
     curve = np.array([_predicted_autocovariance(process, covector, int(step), thin) for step in fine])
     error = 1.0 / np.sqrt(series.size)
@@ -167,8 +186,12 @@ def autocorrelation(posterior: Posterior, covector: Array, series: Array, label:
     return draw
 
 
-def _predicted_autocovariance(process: Any, covector: Array, step: int, thin: int) -> float:
-    at = replace(process, spacing=step).autocovariance(1) if process.window == 1 and step else process.autocovariance(step // thin)
+def _predicted_autocovariance(process: Process, covector: Array, step: int, thin: int) -> float:
+    at = (
+        replace(process, spacing=step).autocovariance(1)
+        if process.window == 1 and step
+        else process.autocovariance(step // thin)
+    )
     return float(np.sum(covector**2 * at) if at.ndim == 1 else covector @ at @ covector)
 
 
@@ -197,7 +220,8 @@ def histogram(values: Array, bins: int, label: str) -> Draw:
     import scipy.stats
 
     counts, edges = np.histogram(values, bins=bins, range=(0.0, 1.0))
-    low, high = scipy.stats.binom.ppf([0.025, 0.975], values.size, 1.0 / bins)
+    law = scipy.stats.binom(values.size, 1.0 / bins)
+    low, high = float(law.ppf(0.025)), float(law.ppf(0.975))
 
     def draw(figure: Figure | SubFigure, roles: Roles) -> None:
         axes = figure.add_subplot()

@@ -32,7 +32,12 @@ NOT_SHOWN = ("table", "source", "rows", *VERSIONS)
 
 
 def write_report(
-    posterior: Posterior, path: str | Path, *, model: Model | None = None, verdict: Verdict | None = None, title: str | None = None
+    posterior: Posterior,
+    path: str | Path,
+    *,
+    model: Model | None = None,
+    verdict: Verdict | None = None,
+    title: str | None = None,
 ) -> Path:
     """Write the report of a fit; `model` where the posterior was loaded and has none, for what needs the data."""
     import jinja2
@@ -115,9 +120,8 @@ def _coefficients(posterior: Posterior, summary: pandas.DataFrame, encoding: Enc
     interval = list(summary.columns[2:4]) if summary.shape[1] > 2 else None
     low = bars[interval[0]] if interval else bars["mean"] - 2 * bars["sd"]
     high = bars[interval[1]] if interval else bars["mean"] + 2 * bars["sd"]
-    order = np.arange(len(summary))
-    if len(order) > MOST_ROWS:
-        order = np.sort(np.argsort(-(summary["mean"].abs() / summary["sd"]).to_numpy())[:MOST_ROWS])
+    strength = (summary["mean"].abs() / summary["sd"]).to_numpy()
+    order = [int(position) for position in np.sort(np.argsort(-strength)[:MOST_ROWS])]
     left, right = _axis(low.to_numpy(), high.to_numpy())
 
     def place(value: float) -> float:
@@ -126,7 +130,12 @@ def _coefficients(posterior: Posterior, summary: pandas.DataFrame, encoding: Enc
     def bar(position: int) -> dict[str, Any]:
         ends = float(low.iloc[position]), float(high.iloc[position])
         middle = place(float(bars["mean"].iloc[position]))
-        return {"low": place(ends[0]), "width": place(ends[1]) - place(ends[0]), "mean": middle, "away": ends[0] > 0 or ends[1] < 0}
+        return {
+            "low": place(ends[0]),
+            "width": place(ends[1]) - place(ends[0]),
+            "mean": middle,
+            "away": ends[0] > 0 or ends[1] < 0,
+        }
 
     rows = [
         {
@@ -139,7 +148,7 @@ def _coefficients(posterior: Posterior, summary: pandas.DataFrame, encoding: Enc
     return {"rows": rows, "zero": place(0.0), "interval": interval}
 
 
-def _written(values: dict[str, float]) -> dict[str, str]:
+def _written(values: dict[Any, float]) -> dict[str, str]:
     """Mean and interval to a hundredth of the standard deviation or so; minus signs as wide as plus signs."""
     spread = values["sd"]
     decimals = int(np.clip(2 - np.floor(np.log10(spread)), 0, 12)) if np.isfinite(spread) and spread > 0 else 4

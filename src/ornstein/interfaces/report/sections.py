@@ -53,27 +53,30 @@ def sections(posterior: Posterior, model: Model | None) -> dict[str, Section]:
     found: dict[str, Section] = {}
     if not posterior.draws.shape[1]:
         return found
-    if posterior.prediction is not None and posterior.prediction.process is not None:
+    law = figures.Predicted.of(posterior)
+    if law is not None:
         if posterior.mean.size > 1:
-            found["covariance"] = _covariance(posterior)
-        found["chains"] = _chains(posterior)
+            found["covariance"] = _covariance(law)
+        found["chains"] = _chains(law)
     calibration = _calibration(posterior, model)
     return found if calibration is None else {**found, "calibration": calibration}
 
 
-def _covariance(posterior: Posterior) -> Section:
+def _covariance(law: figures.Predicted) -> Section:
     """Ellipses of the pairs that tell most, and heat maps of the parameters that differ most."""
-    size = posterior.mean.size
-    scores = figures.covariance_scores(posterior) if size <= EXACT_ERRORS else None
+    posterior, size = law.posterior, law.mode.size
+    scores = figures.covariance_scores(law) if size <= EXACT_ERRORS else None
     rank = np.abs(scores).max(axis=0) if scores is not None else np.abs(posterior.mean) / posterior.sd
     among = np.sort(np.argsort(-rank)[:MOST_CELLS])
     names = [posterior.names[place] for place in among]
-    predicted = figures.block(posterior.prediction.covariance, among)
+    predicted = figures.block(law.covariance, among)
     unit = np.sqrt(np.diagonal(predicted))
     scale = np.multiply.outer(unit, unit)
     square = (4.2, 3.9)
     caption = "Covariance that theory predicts, in predicted standard deviations"
-    maps = [Panel("covariance-predicted", figures.heat_map(predicted / scale, names, 1.0, 2, "Predicted"), caption, caption, square)]
+    maps = [
+        Panel("covariance-predicted", figures.heat_map(predicted / scale, names, 1.0, 2, "Predicted"), caption, caption, square)
+    ]
     caption = "Covariance of the draws, in the same units: ones on the diagonal if variances are as predicted"
     draw = figures.heat_map(figures.block(posterior.covariance, among) / scale, names, 1.0, 2, "Found in the draws")
     maps.append(Panel("covariance-found", draw, caption, caption, square))
@@ -81,33 +84,36 @@ def _covariance(posterior: Posterior) -> Section:
         chosen = scores[np.ix_(among, among)]
         limit = max(4.0, float(np.abs(chosen).max()))
         caption = f"Their difference in Monte-Carlo standard errors; full colour is ±{limit:.1f}, chance reaches about 3"
-        maps.append(Panel("covariance-difference", figures.heat_map(chosen, names, limit, 1, "Difference"), caption, caption, square))
+        maps.append(
+            Panel("covariance-difference", figures.heat_map(chosen, names, limit, 1, "Difference"), caption, caption, square)
+        )
     pairs = [
         Panel(
             f"ellipses-{place}",
-            figures.ellipses(posterior, first, second),
+            figures.ellipses(law, first, second),
             f"predicted and found ellipses of {posterior.names[first]} and {posterior.names[second]}",
         )
-        for place, (first, second) in enumerate(figures.telling_pairs(posterior, among), start=1)
+        for place, (first, second) in enumerate(figures.telling_pairs(law, among), start=1)
     ]
     return Section((tuple(pairs), tuple(maps)), {"shown": len(among), "size": size})
 
 
-def _chains(posterior: Posterior) -> Section:
+def _chains(law: figures.Predicted) -> Section:
     """Trace and autocorrelation of the slowest direction and of the parameters with the largest R-hat."""
-    covectors = [("slowest direction", posterior.prediction.process.modes.slowest)]
+    posterior, modes = law.posterior, law.process.modes
+    covectors = [("slowest direction", modes.slowest)]
     r_hat = [split_r_hat(posterior.draws[:, :, place]) for place in range(min(posterior.mean.size, EXACT_ERRORS))]
     for place in np.argsort(-np.array(r_hat), kind="stable")[: MOST_TRACES - 1]:
         covectors.append((posterior.names[place], np.eye(1, posterior.mean.size, place)[0]))
     traces, correlations = [], []
-    displacements = posterior.draws - posterior.curvature.mode
+    displacements = posterior.draws - law.mode
     for place, (name, covector) in enumerate(covectors, start=1):
         series = displacements @ covector
         unit = float(np.std(series)) or 1.0
         traces.append(Panel(f"trace-{place}", figures.trace(series / unit, name), f"trace of {name}"))
-        draw = figures.autocorrelation(posterior, covector, series, name)
+        draw = figures.autocorrelation(law, covector, series, name)
         correlations.append(Panel(f"autocorrelation-{place}", draw, f"autocorrelation of {name}"))
-    return Section((tuple(traces), tuple(correlations)), {"relaxation": posterior.prediction.relaxation_time})
+    return Section((tuple(traces), tuple(correlations)), {"relaxation": modes.relaxation_time})
 
 
 def _calibration(posterior: Posterior, model: Model | None) -> Section | None:

@@ -16,8 +16,6 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
@@ -53,7 +51,7 @@ Draw = Callable[["Figure | SubFigure", Roles], None]
 def _style(roles: Roles) -> Iterator[None]:
     import matplotlib
 
-    settings: dict[str, Any] = {
+    settings: dict[Any, Any] = {
         "font.size": 9,
         "axes.titlesize": 9.5,
         "axes.titleweight": "bold",
@@ -109,8 +107,9 @@ def as_png(rows: Sequence[Sequence[Draw]], path: Path, size: tuple[float, float]
     columns = max(len(row) for row in rows)
     with _style(LIGHT):
         figure = Figure(figsize=(columns * size[0], len(rows) * size[1]))
-        for line, row in zip(np.atleast_1d(figure.subfigures(len(rows), 1)), rows, strict=True):
-            for part, draw in zip(np.atleast_1d(line.subfigures(1, columns)), row, strict=False):
+        parts = figure.subfigures(len(rows), columns, squeeze=False)
+        for line, row in zip(parts, rows, strict=True):
+            for part, draw in zip(line, row, strict=False):
                 draw(part, LIGHT)
         figure.savefig(path, dpi=130)
     return path
