@@ -350,7 +350,7 @@ def check_stationary(row, build, batch_size):
     dynamics = row.sampler.tune(curvature, batch_size=batch_size)
     prediction = dynamics.predict(curvature)
     assert prediction.stable
-    chains, thin = 4, max(1, int(np.ceil(2.0 * prediction.relaxation_time)))
+    chains, thin = 4, 8 * max(1, int(np.ceil(prediction.relaxation_time / 4.0)))  # states are kept at an eighth of it
     options = {"thin": "auto" if dynamics.window > 1 else thin, "draws": 4000, "chains": chains, "keep": "moments"}
     post = orn.sample(model, dynamics, curvature=curvature, seed=3, progress=False, max_steps=10**9, **options)
     scores, detectable = covariance_scores(post)

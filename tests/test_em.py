@@ -323,7 +323,7 @@ def test_a_precision_that_runs_to_infinity_is_named():
     """The target has nothing to do with the features: the evidence rises for ever with λ (checked on the exact evidence)."""
     rng = np.random.default_rng(8)
     features, target = rng.normal(size=(300, 5)), rng.normal(size=300)
-    far = [log_evidence(features, target, precision, 1.0) for precision in (10.0, 1e3, 1e5, 1e7)]
+    far = [log_evidence(features, target, precision, 1.0) for precision in np.geomspace(10.0, 1e7, 20)]
     assert np.all(np.diff(far) > 0)
     model = orn.glm(features, target, prior_precision=10.0, noise_scale=1.0, intercept=False)
     with pytest.warns(orn.HyperparameterWarning, match="runs to infinity"):
@@ -333,15 +333,14 @@ def test_a_precision_that_runs_to_infinity_is_named():
 
 
 def test_only_the_useless_columns_run_away():
-    rng = np.random.default_rng(8)
+    rng = np.random.default_rng(2)
     features = rng.normal(size=(300, 6))
     target = features[:, :3] @ [1.0, -1.0, 0.7] + rng.normal(size=300)
-    labels = [0, 0, 0, 1, 1, 1]
-    rising = [log_evidence(features, target, [2.0] * 3 + [tail] * 3, 1.0) for tail in (1e2, 1e4, 1e6)]
+    rising = [log_evidence(features, target, [1.3] * 3 + [tail] * 3, 1.0) for tail in np.geomspace(3.0, 1e6, 20)]
     assert np.all(np.diff(rising) > 0)
     model = orn.glm(features, target, noise_scale=1.0, intercept=False)
     with pytest.warns(orn.HyperparameterWarning, match=r"prior_precision\[1\] runs to infinity"):
-        fit = orn.em(model, {"prior_precision": labels}, draws=20, progress=False)
+        fit = orn.em(model, {"prior_precision": [0, 0, 0, 1, 1, 1]}, draws=20, progress=False)
     assert set(fit.runaway) == {"prior_precision[1]"}
     exact = best_precision(features[:, :3], target)
     assert abs(np.log(fit.hyperparameters["prior_precision"][0] / exact)) < 0.05

@@ -33,6 +33,7 @@ def length_for(dynamics, curvature, detectable):
     """Draws per chain (of four) and thinning for which SIGMAS standard errors are below `detectable`."""
     prediction = dynamics.predict(curvature)
     thin = max(1, int(np.ceil(2.0 * prediction.relaxation_time)))
+    thin = thin if thin < 8 else 8 * -(-thin // 8)  # states are kept at an eighth of it
     spacing = max(1, thin // 8)
     process = prediction.process.__class__(prediction.process.modes, prediction.process.stationary, spacing=spacing)
     scale = np.sqrt(np.multiply.outer(*2 * (np.diagonal(prediction.covariance),)))

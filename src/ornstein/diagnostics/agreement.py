@@ -13,7 +13,6 @@ from ornstein.theory import covariance_standard_error, kl_covariance
 from ornstein.theory.modes import as_matrix
 
 Array = np.ndarray
-LARGEST_FOR_SCORES = 200
 
 
 def as_predicted(subject: Subject) -> Finding | None:
@@ -35,7 +34,7 @@ def as_predicted(subject: Subject) -> Finding | None:
         f"(wanted: at most {error.covariance + small:.2g})"
     )
     detail = ""
-    if subject.dimension <= LARGEST_FOR_SCORES:
+    if not subject.large:
         detail = _worst_direction(subject, found, predicted) + "; " + _worst_entry(subject, found, predicted)
     remedy = (
         "the draws are not spread as theory says: use smaller steps (a smaller batch), check how minibatches are drawn, and "

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from ornstein.curvature import Curvature
@@ -109,8 +107,3 @@ def _remedy(law: Law) -> str:
             return f"use the full preconditioner, ConstantSGD('full'){batch}: predicted KL {rounded(distance)}"
         size //= 2
     return "use smaller steps"
-
-
-def without_response(law: Law) -> Curvature:
-    """The curvature with the noise met along the chain held constant."""
-    return replace(law.curvature, noise=law.noise_met, noise_response=None)

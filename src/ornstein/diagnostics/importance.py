@@ -19,7 +19,7 @@ from ornstein.diagnostics.convergence import fewest_effective
 from ornstein.diagnostics.finding import Finding, graded, rounded, skipped, worst
 from ornstein.diagnostics.full_data import negative_log_posterior
 from ornstein.diagnostics.monte_carlo import independent_error
-from ornstein.diagnostics.subject import Subject
+from ornstein.diagnostics.subject import ABSENT, LARGE, Subject
 from ornstein.errors import InputError
 from ornstein.theory import Gaussian, kl
 from ornstein.theory.modes import as_matrix
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ornstein.model import Model
 
 Array = np.ndarray
-LARGEST_DIMENSION = 200
 # The points' Gaussian is wider than that of the draws by 1 + √(WIDENING/D) in variance, so that the logarithms of its weights
 # vary by WIDENING/2 whatever D is: enough to see a posterior that is wider than the draws, without wasting points.
 WIDENING = 0.4
@@ -165,7 +164,7 @@ def measured_distance(subject: Subject, weighted: Weighted | None) -> Finding:
 
 def draws_gaussian(subject: Subject) -> Weighted | None:
     """The draws' Gaussian weighted against the posterior; None where the model is absent or the dimension too high."""
-    if subject.model is None or subject.dimension > LARGEST_DIMENSION or _aims_elsewhere(subject):
+    if subject.model is None or subject.large or _aims_elsewhere(subject):
         return None
     post = subject.posterior
     proposal = Gaussian(post.mean, post.covariance)
@@ -180,8 +179,8 @@ def reweigh(subject: Subject, count: int) -> Weighted:
     """What `Posterior.reweight` gives."""
     if subject.model is None:
         raise InputError("re-weighting needs the model, which is not kept in a saved file: give model=…")
-    if subject.dimension > LARGEST_DIMENSION:
-        raise InputError(f"re-weighting serves up to {LARGEST_DIMENSION} parameters; this posterior has {subject.dimension}")
+    if subject.large:
+        raise InputError(f"re-weighting serves up to {LARGE} parameters; this posterior has {subject.dimension}")
     return weigh(subject.model, Gaussian(subject.posterior.mean, subject.posterior.covariance), count, subject.seed)
 
 
@@ -191,9 +190,9 @@ def _aims_elsewhere(subject: Subject) -> bool:
 
 def _reason(subject: Subject) -> str:
     if subject.model is None:
-        return "it needs the model, which a saved file does not hold: check(model=…)"
+        return ABSENT
     if _aims_elsewhere(subject):
         return "the sampler aims at the sandwich, not at the posterior"
-    if subject.dimension > LARGEST_DIMENSION:
-        return f"importance weights serve up to {LARGEST_DIMENSION} parameters"
+    if subject.large:
+        return f"importance weights serve up to {LARGE} parameters"
     return "the draws do not vary in some direction"

@@ -22,7 +22,7 @@ from ornstein.compiled import compiled
 from ornstein.diagnostics import thresholds
 from ornstein.diagnostics.finding import Finding, graded, skipped
 from ornstein.diagnostics.full_data import negative_log_posterior
-from ornstein.diagnostics.subject import Subject
+from ornstein.diagnostics.subject import ABSENT, Subject
 from ornstein.minibatch import checked_batch_size
 from ornstein.precision import double
 from ornstein.theory.modes import as_matrix
@@ -70,7 +70,7 @@ def stein_discrepancy(subject: Subject, batch_size: int | None = None) -> Findin
     """The finding, on a few hundred draws with scores of all data or of one minibatch per draw."""
     name = "Stein discrepancy"
     if subject.model is None:
-        return skipped(name, "it needs the model, which a saved file does not hold: check(model=…)")
+        return skipped(name, ABSENT)
     if subject.posterior.draws.shape[1] < 2:
         return skipped(name, "no draws were kept")
     draws = subject.some_draws(DRAWS)

@@ -25,6 +25,9 @@ Array = np.ndarray
 # their least and largest number.
 SHARE_OF_PASSES, ROWS, FEWEST_PASSES, MOST_PASSES = 0.01, 1e6, 64, 400
 DRAWS_LOOKED_AT = 8
+# Beyond so many parameters what costs D³ or D² numbers per row is left out, or done on diagonals.
+LARGE = 200
+ABSENT = "it needs the model, which a saved file does not hold: check(model=…)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +72,10 @@ class Subject:
     @property
     def dimension(self) -> int:
         return int(self.posterior.mean.size)
+
+    @property
+    def large(self) -> bool:
+        return self.dimension > LARGE
 
     @property
     def steps_per_chain(self) -> float:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ornstein.diagnostics import assumptions
 from ornstein.diagnostics.agreement import as_predicted
+from ornstein.diagnostics.assumptions import assumptions
 from ornstein.diagnostics.convergence import chains_agree, length, stationary
 from ornstein.diagnostics.distance import predicted_distance
 from ornstein.diagnostics.finding import LEVELS, SKIPPED, Finding, worst
@@ -128,11 +128,7 @@ def check(posterior: Posterior, model: Model | None = None, *, stein: bool | int
         as_predicted(subject),
         predicted_distance(subject),
         measured_distance(subject, weighted),
-        assumptions.gaussian_noise(subject),
-        assumptions.constant_noise(subject),
-        assumptions.small_steps(subject),
-        assumptions.quadratic(subject, weighted),
-        assumptions.noise_is_curvature(subject),
+        *assumptions(subject, weighted),
     ]
     if stein:
         from ornstein.diagnostics.stein import stein_discrepancy

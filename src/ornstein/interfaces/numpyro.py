@@ -70,8 +70,10 @@ def from_numpyro(model_fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Num
     sites = _whole_trace(model_fn, arguments)
     latents, plates, n_data = _classified(sites)
     evaluation, rows = _split_arguments(model_fn, arguments, sites, plates, n_data)
-    start = {site["name"]: np.zeros(_unconstrained_shape(site)) for site in latents}
-    model = NumPyroModel(evaluation, rows, start, _coordinate_names(latents))
+    with double():
+        start = {site["name"]: np.zeros(_unconstrained_shape(site)) for site in latents}
+        names = _coordinate_names(latents)
+    model = NumPyroModel(evaluation, rows, start, names)
     whole = WholeDensity(model_fn, arguments)
     model._settle(whole)
     return model

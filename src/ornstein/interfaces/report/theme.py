@@ -126,6 +126,7 @@ def _inlined(text: str, name: str, description: str) -> str:
     body = re.sub(r'href="#', f'href="#{name}-', body)
     body = re.sub(r"url\(#", f"url(#{name}-", body)
     body = re.sub(r"#0[0-9a]0[0-9a]0[0-9a]\b", lambda match: _VARIABLES.get(match.group(), match.group()), body)
-    body = re.sub(r"font: ([^;\"]*?)'DejaVu Sans'[^;\"]*", r"font: \1var(--sans)", body)
+    body = re.sub(r"font-family: [^;\"]*", "font-family: var(--sans)", body)
+    body = re.sub(r"(font: [^;\"']*)'[^;\"]*", r"\1var(--sans)", body)
     body = body.replace("xlink:href", "href")
     return f'<svg viewBox="{box.group(1)}" role="img" aria-label="{escape(description, quote=True)}">{body}'
