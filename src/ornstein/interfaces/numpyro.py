@@ -171,9 +171,9 @@ class Evaluation:
         return _run(self.model_fn, arguments, params, dict.fromkeys(self.plates, count))
 
     def blank_rows(self, count: int) -> dict[str, Array]:
-        """Zeros for rows, where no value of theirs is asked for."""
+        """Ones for rows, where no value of theirs is asked for: a valid weight, count and label alike."""
         return {
-            name: jnp.zeros((count, *shape), _KINDS[kind])
+            name: jnp.ones((count, *shape), _KINDS[kind])
             for name, shape, kind in zip(self.rows, self.shapes, self.kinds, strict=True)
         }
 
@@ -508,7 +508,10 @@ def _as_numpy(leaf: Any) -> Any:
 def _as_jax(leaf: Any, widen: bool = False) -> Any:
     if not isinstance(leaf, np.ndarray) or leaf.dtype.kind not in _KINDS:
         return leaf
-    return jnp.asarray(leaf.astype(np.float64) if widen and leaf.dtype.kind == "f" else leaf)
+    if leaf.dtype.kind == "f":
+        # A copy each time: JAX remembers a NumPy array in the width it was first used in.
+        leaf = leaf.astype(np.float64 if widen else jax.dtypes.canonicalize_dtype(leaf.dtype))
+    return jnp.asarray(leaf)
 
 
 def _same_values(left: Any, right: Any) -> bool:
