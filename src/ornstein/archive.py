@@ -12,6 +12,7 @@ import math
 import os
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ _KINDS = "biufU"
 
 def write_archive(path: Path, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
     """Write a temporary file beside `path`, flush it to the disk, then rename it: there is never half a file at `path`."""
+    if not path.name or path.is_dir():
+        raise FileError(f"cannot write {path}: it is a folder")
     temporary = path.with_name(f".{path.name}.part")
     whole = {name: np.asarray(array) for name, array in arrays.items()}
     text = json.dumps({**meta, "arrays": sorted(whole)})
@@ -38,7 +41,8 @@ def write_archive(path: Path, meta: Mapping[str, Any], arrays: Mapping[str, Arra
         os.replace(temporary, path)
         _sync_folder(path.parent)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise FileError(f"cannot write {path}: {error.strerror or error}") from error
 
 

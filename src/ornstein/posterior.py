@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ornstein.checks import brief, is_number
 from ornstein.collect import Draws, Moments
 from ornstein.curvature import Curvature
 from ornstein.dynamics import Dynamics
@@ -176,6 +178,8 @@ class Posterior:
 
     def kl_to(self, reference: Gaussian | Posterior) -> tuple[float, float]:
         """KL(these draws ‖ reference) and KL(reference ‖ these draws), both as Gaussians."""
+        if not isinstance(reference, Gaussian | Posterior):
+            raise InputError(f"reference must be a Posterior or a theory.Gaussian; got a {type(reference).__name__}")
         own = Gaussian(self.mean, self.covariance)
         other = reference if isinstance(reference, Gaussian) else Gaussian(reference.mean, reference.covariance)
         return kl(own, other), kl(other, own)
@@ -188,8 +192,8 @@ class Posterior:
         """
         import pandas
 
-        if not 0.0 < probability < 1.0:
-            raise InputError(f"probability must lie between 0 and 1; got {probability!r}")
+        if not is_number(probability) or not 0.0 < probability < 1.0:
+            raise InputError(f"probability must lie between 0 and 1; got {brief(probability)}")
         low, high = (1.0 - probability) / 2.0, (1.0 + probability) / 2.0
         if not self.draws.shape[1]:
             return pandas.DataFrame({"mean": self.mean, "sd": self.sd}, index=list(self.names))
@@ -284,6 +288,8 @@ class Posterior:
         """Write a file that `orn.load` reads; numbers and JSON only, no pickle."""
         from ornstein.storage import save_posterior
 
+        if not isinstance(path, str | os.PathLike):
+            raise InputError(f"path must be the name of a file; got {brief(path)}")
         return save_posterior(self, Path(path))
 
 

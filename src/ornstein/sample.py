@@ -113,6 +113,10 @@ def sample(
         prediction = dynamics.predict(curvature)
         _require_stable(dynamics, prediction)
     if extrapolate:
+        if checkpoint is not None:
+            raise InputError(
+                "extrapolate=True makes two runs, of which a checkpoint would hold the first: leave one of them out"
+            )
         half_step(dynamics, curvature)  # refuses now what it would refuse after the run
     wanted_thin, (thin, planned, limit) = thin, _lengths(thin, warmup, dynamics, prediction, draws, chains, max_steps)
     options |= {"first_chain": first_chain, "warmup_limit": limit}
@@ -269,11 +273,11 @@ def _thinning(thin: int | str, dynamics: Dynamics, prediction: Prediction, total
         return wanted
     correlation = math.exp(-allowed / prediction.relaxation_time)
     size = total * (1.0 - correlation) / (1.0 + correlation)
+    faster = "" if dynamics.preconditioner.ndim == 2 else ", or use a preconditioner that mixes faster (ConstantSGD('full'))"
     warnings.warn(
         f"thinning is cut from {wanted} to {allowed} steps to stay within the {max_steps:.3g} steps that max_steps leaves for "
         f"draws: the slowest direction relaxes in {prediction.relaxation_time:.3g} steps, so {total} draws are worth about "
-        f"{size:.0f} there. Raise max_steps, ask for fewer draws, or use a preconditioner that mixes faster "
-        "(ConstantSGD('full'))",
+        f"{size:.0f} there. Raise max_steps or ask for fewer draws{faster}",
         BudgetWarning,
         stacklevel=3,
     )

@@ -59,6 +59,12 @@ class Session:
         return self.warmup.tuned
 
     @property
+    def thin(self) -> int:
+        """Steps between draws; where draws are window means, warm-up may have tuned the window anew."""
+        dynamics = self.tuned.dynamics
+        return dynamics.window + dynamics.gap if dynamics.window > 1 else self.plan.thin
+
+    @property
     def steps(self) -> int:
         """Steps taken, over all chains."""
         return sum(chain.step for chain in self.run.chains)
@@ -77,7 +83,7 @@ class Session:
         assert collection is not None
         stride = collection.stride
         return self.run.advance(
-            plan.draws * plan.thin // stride, stride, collection.receive, report, start=self.warmup.taken, pause=pause
+            plan.draws * self.thin // stride, stride, collection.receive, report, start=self.warmup.taken, pause=pause
         )
 
     def state(self) -> dict[str, Any]:
@@ -97,13 +103,13 @@ class Session:
 
     def _new_collection(self) -> Collection:
         plan = self.plan
-        return Collection(self.tuned.dynamics, self.model.dim, plan.thin, plan.draws, plan.chains, plan.keep)
+        return Collection(self.tuned.dynamics, self.model.dim, self.thin, plan.draws, plan.chains, plan.keep)
 
 
 def finished(session: Session, progress: bool, pause: Pause | None, started: float) -> Posterior:
     """Run a session from where it is to its end, or until the user interrupts it, and hand over what it has delivered."""
     plan, run = session.plan, session.run
-    with _progress_bar(progress, plan.chains * (plan.warmup + plan.draws * plan.thin)) as report:
+    with _progress_bar(progress, plan.chains * (plan.warmup + plan.draws * session.thin)) as report:
         report(session.steps)
         complete = session.warm_up(report, pause)
         warmup_seconds = time.perf_counter() - started
@@ -116,7 +122,7 @@ def finished(session: Session, progress: bool, pause: Pause | None, started: flo
     settings = {
         "batch_size": tuned.dynamics.batch_size,
         "scheme": tuned.dynamics.scheme,
-        "thin": plan.thin,
+        "thin": session.thin,
         "warmup": session.warmup.taken,
         "steps": sum(chain.step for chain in run.chains),
         "complete": complete,
