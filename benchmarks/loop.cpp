@@ -1,4 +1,5 @@
 // Constant SGD written out by hand: the practical limit of one core. Never part of the package.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -28,45 +29,81 @@ struct Generator {  // xoshiro128++ with Lemire's bounded integers
 
 }  // namespace
 
-// family: 0 linear, 1 logistic. theta is updated in place.
-extern "C" void scalar_sgd(int family, const float* x, const float* y, int64_t rows, int columns, int batch,
-                           float step, float prior, int64_t steps, uint64_t seed, float* theta) {
+constexpr int CHUNK = 512;  // rows whose predictors are held at a time, so that the sigmoid runs in vectors
+
+// family: 0 linear, 1 logistic. WIDTH is the number of columns where it is small, 0 otherwise: then loops unroll.
+template <int WIDTH>
+static void run(int family, const float* x, const float* y, int64_t rows, int columns, int batch, float step, float prior,
+                int64_t steps, uint64_t seed, float* theta) {
+    const int width = WIDTH ? WIDTH : columns;
     Generator generator(seed);
-    std::vector<float> gradient(columns);
+    std::vector<float> gradient(width);
+    int64_t chosen[CHUNK];
+    float residual[CHUNK], target[CHUNK];
     for (int64_t t = 0; t < steps; ++t) {
         std::fill(gradient.begin(), gradient.end(), 0.0f);
-        for (int b = 0; b < batch; ++b) {
-            const int64_t n = generator.below(static_cast<uint32_t>(rows));
-            const float* row = x + n * columns;
-            float predictor = 0.0f;
-            for (int d = 0; d < columns; ++d) predictor += row[d] * theta[d];
-            const float mean = family == 0 ? predictor : 1.0f / (1.0f + std::exp(-predictor));
-            const float residual = mean - y[n];
-            for (int d = 0; d < columns; ++d) gradient[d] += residual * row[d];
+        for (int first = 0; first < batch; first += CHUNK) {
+            const int count = std::min(CHUNK, batch - first);
+            for (int b = 0; b < count; ++b) {
+                chosen[b] = generator.below(static_cast<uint32_t>(rows));
+                __builtin_prefetch(x + chosen[b] * width);
+                __builtin_prefetch(y + chosen[b]);
+            }
+            for (int b = 0; b < count; ++b) {
+                const float* row = x + chosen[b] * width;
+                float predictor = 0.0f;
+                for (int d = 0; d < width; ++d) predictor += row[d] * theta[d];
+                residual[b] = predictor;
+                target[b] = y[chosen[b]];
+            }
+            if (family == 1)
+                for (int b = 0; b < count; ++b) residual[b] = 1.0f / (1.0f + std::exp(-residual[b]));
+            for (int b = 0; b < count; ++b) residual[b] -= target[b];
+            for (int b = 0; b < count; ++b) {
+                const float* row = x + chosen[b] * width;
+                for (int d = 0; d < width; ++d) gradient[d] += residual[b] * row[d];
+            }
         }
-        for (int d = 0; d < columns; ++d) theta[d] -= step * (gradient[d] / batch + prior * theta[d]);
+        for (int d = 0; d < width; ++d) theta[d] -= step * (gradient[d] / batch + prior * theta[d]);
     }
 }
 
-// theta is (columns, classes), row-major.
+// theta is updated in place.
+extern "C" void scalar_sgd(int family, const float* x, const float* y, int64_t rows, int columns, int batch,
+                           float step, float prior, int64_t steps, uint64_t seed, float* theta) {
+    switch (columns) {
+        case 4: return run<4>(family, x, y, rows, columns, batch, step, prior, steps, seed, theta);
+        case 10: return run<10>(family, x, y, rows, columns, batch, step, prior, steps, seed, theta);
+        case 11: return run<11>(family, x, y, rows, columns, batch, step, prior, steps, seed, theta);
+        default: return run<0>(family, x, y, rows, columns, batch, step, prior, steps, seed, theta);
+    }
+}
+
+// theta is (classes, columns), row-major, so that the loops over columns run in vectors.
 extern "C" void softmax_sgd(const float* x, const int32_t* y, int64_t rows, int columns, int classes, int batch,
                             float step, float prior, int64_t steps, uint64_t seed, float* theta) {
     Generator generator(seed);
     std::vector<float> gradient(static_cast<size_t>(columns) * classes), logits(classes);
+    std::vector<int64_t> chosen(batch);
     for (int64_t t = 0; t < steps; ++t) {
         std::fill(gradient.begin(), gradient.end(), 0.0f);
-        for (int b = 0; b < batch; ++b) {
-            const int64_t n = generator.below(static_cast<uint32_t>(rows));
+        for (auto& n : chosen) n = generator.below(static_cast<uint32_t>(rows));
+        for (const int64_t n : chosen) {
             const float* row = x + n * columns;
-            std::fill(logits.begin(), logits.end(), 0.0f);
-            for (int d = 0; d < columns; ++d)
-                for (int k = 0; k < classes; ++k) logits[k] += row[d] * theta[d * classes + k];
-            float largest = logits[0], total = 0.0f;
-            for (int k = 1; k < classes; ++k) largest = std::max(largest, logits[k]);
+            for (int k = 0; k < classes; ++k) {
+                const float* weights = theta + static_cast<int64_t>(k) * columns;
+                float total = 0.0f;
+                for (int d = 0; d < columns; ++d) total += row[d] * weights[d];
+                logits[k] = total;
+            }
+            const float largest = *std::max_element(logits.begin(), logits.end());
+            float total = 0.0f;
             for (int k = 0; k < classes; ++k) total += logits[k] = std::exp(logits[k] - largest);
-            for (int k = 0; k < classes; ++k) logits[k] = logits[k] / total - (k == y[n] ? 1.0f : 0.0f);
-            for (int d = 0; d < columns; ++d)
-                for (int k = 0; k < classes; ++k) gradient[d * classes + k] += row[d] * logits[k];
+            for (int k = 0; k < classes; ++k) {
+                const float residual = logits[k] / total - (k == y[n] ? 1.0f : 0.0f);
+                float* slope = gradient.data() + static_cast<int64_t>(k) * columns;
+                for (int d = 0; d < columns; ++d) slope[d] += residual * row[d];
+            }
         }
         const int size = columns * classes;
         for (int j = 0; j < size; ++j) theta[j] -= step * (gradient[j] / batch + prior * theta[j]);

@@ -292,7 +292,7 @@ class _Step:
         kernel = dynamics.kernel()
         self.dtype, self.batches, self.normals = dtype, batches, kernel.needs_normals
         self.factor = 1.0 if dynamics.schedule is None else float(np.asarray(dynamics.schedule(np.zeros(1)))[0])
-        self.program = Program(model.loss, kernel, dynamics.window > 1, 1)
+        self.program = Program(model.loss, kernel, dynamics.window > 1, 1, one_kernel=True)
         with width(dtype):
             self.problem = model.problem(dtype, mode)
             self.arrays = {name: jnp.asarray(value, dtype=dtype) for name, value in dynamics.arrays().items()}

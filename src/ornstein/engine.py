@@ -16,12 +16,14 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.experimental.xla_metadata import set_xla_metadata
 
 from ornstein.compiled import compiled
 from ornstein.errors import DivergenceError
@@ -34,6 +36,8 @@ Array = np.ndarray
 # About 4 MB of indices, and as much of normals and kept positions: large enough that a block runs for milliseconds, small
 # enough that the memory of a chain stays far below that of its data.
 BLOCK_NUMBERS = 2**20
+# Up to so many numbers in a minibatch a step takes less time than XLA needs to start the kernels that it is made of.
+SMALL_STEP = 2**12
 
 
 @dataclass(frozen=True)
@@ -44,10 +48,27 @@ class Program:
     kernel: Any
     summed: bool
     kept: int  # rows of the buffer for kept values
+    one_kernel: bool = False  # the whole loop compiled into one kernel, instead of several that are started at every step
 
 
 @compiled
-def _run_block(
+def _run_kernels(program: Program, *arguments: Any) -> tuple[Any, Any, Any]:
+    """`_loop` as XLA likes to compile it, as several kernels."""
+    return _loop(program, *arguments)
+
+
+@compiled
+def _run_one_kernel(program: Program, *arguments: Any) -> tuple[Any, Any, Any]:
+    """`_loop` as one kernel. XLA does so with loops over a few bytes; the marks make it do so with any, or mean nothing to it."""
+    with set_xla_metadata(xla_cpu_small_call="true", inlineable="false"):
+        return jax.jit(partial(_loop, program))(*arguments)
+
+
+def _run_block(program: Program, *arguments: Any) -> tuple[Any, Any, Any]:
+    return (_run_one_kernel if program.one_kernel else _run_kernels)(program, *arguments)
+
+
+def _loop(
     program: Program,
     problem: Problem,
     arrays: Any,
@@ -232,6 +253,11 @@ def block_length(batch_size: int, dimension: int) -> int:
     return max(1, BLOCK_NUMBERS // max(batch_size, dimension))
 
 
+def kept_rows(steps: int, dimension: int) -> int:
+    """Rows for kept values: fewer than steps where they are many, because the buffer is cleared for every block."""
+    return max(1, min(steps, BLOCK_NUMBERS // (4 * dimension)))
+
+
 def divisor_within(steps: int, limit: int) -> int:
     """The largest divisor of `steps` that is at most `limit`.
 
@@ -284,7 +310,8 @@ class Run:
         dimension = starts.shape[1]
         kernel = dynamics.kernel()
         steps = block_length(dynamics.batch_size, dimension)
-        self.program = Program(loss, kernel, dynamics.window > 1, steps)
+        small = loss.elementary and dynamics.batch_size * dimension <= SMALL_STEP
+        self.program = Program(loss, kernel, dynamics.window > 1, kept_rows(steps, dimension), small)
         self.problem, self.dtype, self.block_steps = problem, dtype, steps
         with width(dtype):
             self.arrays = {name: jnp.asarray(value, dtype=dtype) for name, value in dynamics.arrays().items()}

@@ -51,6 +51,11 @@ class Loss:
     log_prior: Callable[[Any, Any], Array]
     layout: Layout
 
+    @property
+    def elementary(self) -> bool:
+        """Whether a step is nothing but sums, products and functions of one number: no indexing, sorting or solving."""
+        return bool(getattr(self.log_likelihood, "elementary", False))
+
     def log_likelihoods(self, problem: Problem, displacement: Array, rows: Any) -> Array:
         params = self.layout.unflatten(problem.likelihood_centre + displacement)
         return jax.vmap(self.log_likelihood, (None, 0, None))(params, rows, problem.hyperparameters)
