@@ -19,12 +19,9 @@ from ornstein.diagnostics.subject import Subject
 # A sound run, each way to be broken that is cheap to make, one posterior that is not Gaussian and one that is approximated.
 FAST = {
     "regression, full",
-    "large batch, the paper's tuning",
     "reshuffled epochs",
-    "2 relaxation times",
     "30 relaxation times from 10 sd away",
     "one row of high leverage",
-    "logistic, 12 rows",
     "logistic, 12 rows, Laplace",
 }
 NAMES = [problem.name for problem in PROBLEMS]
