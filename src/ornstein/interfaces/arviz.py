@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 Array = np.ndarray
+TAILS = (0.05, 0.95)
 
 
+@cache  # a module that is absent would be looked for anew each time
 def _array_stats() -> Any:
     """ArviZ's statistics of plain arrays, a package of their own since 1.0; None with the older ArviZ of Python 3.11."""
     try:
@@ -22,10 +25,11 @@ def effective_sample_size(draws: Array, method: str) -> float:
     """ESS of one quantity's draws, shape (chains, draws); method "bulk" or "tail"."""
     stats = _array_stats()
     if stats is not None:
-        return float(stats.ess(draws, chain_axis=0, draw_axis=1, method=method))
+        quantiles = {"prob": TAILS} if method == "tail" else {}
+        return float(stats.ess(draws, chain_axis=0, draw_axis=1, method=method, **quantiles))
     import arviz
 
-    return float(arviz.ess(draws, method=method))
+    return float(arviz.ess(draws, method=method, prob=TAILS if method == "tail" else None))
 
 
 def split_r_hat(draws: Array) -> float:
