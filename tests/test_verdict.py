@@ -165,7 +165,9 @@ def test_a_loaded_file_is_checked_without_the_data_and_with_them(regular, tmp_pa
         assert finding.number == pytest.approx(before[finding.name].number, rel=1e-9, abs=1e-12)
 
 
-@pytest.mark.parametrize("sampler", [orn.SGFS("full"), orn.ConstantSGD("diagonal", damping=0.3), orn.SGLD(control_variates=True)])
+@pytest.mark.parametrize(
+    "sampler", [orn.SGFS("full"), orn.ConstantSGD("diagonal", damping=0.3), orn.SGLD(control_variates=True)]
+)
 def test_the_noise_met_follows_from_the_law(sampler):
     """What a saved file is read with: the same C + K[Σ] as from the data, to rounding."""
     post = sampled(sampler, draws=10, thin=1, warmup=0)(regression())
@@ -210,4 +212,4 @@ def test_smoothed_weights_keep_their_order():
     smoothed, k = pareto_smoothed(logs)
     assert np.array_equal(np.argsort(smoothed), np.argsort(logs))
     assert k > 0.5
-    assert pareto_smoothed(-logs**2)[1] < 0.5  # bounded from above: no tail
+    assert pareto_smoothed(-(logs**2))[1] < 0.5  # bounded from above: no tail
