@@ -23,6 +23,8 @@ Array = np.ndarray
 class Derivatives(Protocol):
     """What the curvature asks of a model: means over all rows of the per-example loss ℓ_n = −log p(x_n|θ)."""
 
+    def value(self, theta: Array) -> float: ...
+
     def value_and_gradient(self, theta: Array) -> tuple[float, Array]: ...
 
     def hessian(self, theta: Array) -> Array: ...
@@ -47,6 +49,9 @@ class Autodiff:
 
     def __init__(self, model: Model) -> None:
         self.model = model
+
+    def value(self, theta: Array) -> float:
+        return self.value_and_gradient(theta)[0]  # the search for the mode has compiled it
 
     def value_and_gradient(self, theta: Array) -> tuple[float, Array]:
         value, slope = self._mean(_value_and_gradient, theta, 2**22 // self.model.dim)

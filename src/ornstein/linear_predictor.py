@@ -39,6 +39,9 @@ class LinearPredictor:
     predictors: int
     hyperparameters: dict[str, Array]
 
+    def value(self, theta: Array) -> float:
+        return sum(float(chunk.loss().sum()) for chunk in self._chunks(theta)) / self._rows
+
     def value_and_gradient(self, theta: Array) -> tuple[float, Array]:
         value, slope = 0.0, np.zeros(theta.size)
         for chunk in self._chunks(theta):

@@ -134,6 +134,9 @@ class ShardedDerivatives:
 
     shards: Shards
 
+    def value(self, theta: Array) -> float:
+        return self.value_and_gradient(theta)[0]
+
     def value_and_gradient(self, theta: Array) -> tuple[float, Array]:
         value, slope = self.shards.mean("value_and_gradient", theta)
         return float(value), slope

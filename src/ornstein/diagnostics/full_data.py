@@ -26,6 +26,12 @@ def negative_log_posterior(model: Model, points: Array) -> tuple[Array, Array]:
     return model.n_data * (values + prior_values), model.n_data * (gradients + prior_gradients)
 
 
+def negative_log_posterior_values(model: Model, points: Array) -> Array:
+    """N·L(θ) alone, which is half the work."""
+    derivatives = model.closed_form() or Autodiff(model)
+    return model.n_data * (np.array([derivatives.value(point) for point in points]) + _prior(model, points)[0])
+
+
 def _prior(model: Model, points: Array) -> tuple[Array, Array]:
     """−log p(θ)/N and its gradient at all points; a quadratic one from its derivatives at one of them."""
     slopes = np.empty(points.shape)

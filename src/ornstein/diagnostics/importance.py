@@ -17,7 +17,7 @@ import scipy.special
 from ornstein.diagnostics import thresholds
 from ornstein.diagnostics.convergence import fewest_effective
 from ornstein.diagnostics.finding import Finding, graded, rounded, skipped, worst
-from ornstein.diagnostics.full_data import negative_log_posterior
+from ornstein.diagnostics.full_data import negative_log_posterior_values
 from ornstein.diagnostics.monte_carlo import independent_error
 from ornstein.diagnostics.subject import ABSENT, LARGE, Subject
 from ornstein.errors import InputError
@@ -99,7 +99,7 @@ def weigh(model: Model, gaussian: Gaussian, count: int, seed: int = 0) -> Weight
         half = np.linalg.solve(np.linalg.cholesky(half.T @ half / len(half)), half.T).T
     units = np.sqrt(widened) * np.concatenate([half, -half])
     points = gaussian.mean + units @ np.linalg.cholesky(as_matrix(gaussian.covariance, size)).T
-    values, _ = negative_log_posterior(model, points)
+    values = negative_log_posterior_values(model, points)
     lengths = np.sum(units**2, axis=1)
     log_gaussian = -0.5 * lengths * (1.0 - 1.0 / widened)
     smoothed, k = pareto_smoothed(0.5 * lengths / widened - (values - values.min()))

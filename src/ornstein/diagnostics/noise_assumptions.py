@@ -18,9 +18,10 @@ DIRECTIONS = 32
 
 
 def gaussian_noise(subject: Subject) -> Finding | None:
-    """A1: excess kurtosis of the projected minibatch noise, and what of it is left in the draws.
+    """A1: excess kurtosis of the projected minibatch noise along the chain, and what of it is left in the draws.
 
-    A draw adds up the noise of a relaxation time or so, hence a mode that forgets by r a step keeps (1−r²)/(1+r²) of the
+    At the mode alone it would miss a row of high leverage: the fit passes through it, so that its gradient vanishes there and
+    only there. A draw adds up the noise of a relaxation time or so, hence a mode that forgets by r a step keeps (1−r²)/(1+r²) of the
     kurtosis of a minibatch, and the mean over a window of T steps 1/T.
     """
     name, law = "A1 Gaussian noise", subject.law
@@ -33,14 +34,14 @@ def gaussian_noise(subject: Subject) -> Finding | None:
     if law.curvature.diagonal:
         return skipped(name, "too many parameters for gradients of single examples")
     slowest = np.argsort(-law.process.modes.radii)[:DIRECTIONS]
-    projected = _projected_gradients(subject, law, slowest)
-    variance = np.mean(projected**2, axis=0)
+    squares, fourth = _projected_moments(subject, law, slowest)
+    variance = np.mean(squares, axis=0)
     alive = variance > 1e-12 * variance.max()
-    per_row = np.where(alive, np.mean(projected**4, axis=0) / np.where(alive, variance, 1.0) ** 2 - 3.0, 0.0)
+    per_row = np.where(alive, fourth / np.where(alive, variance, 1.0) ** 2 - 3.0, 0.0)
     kurtosis = per_row / law.dynamics.batch_size
     left = kurtosis * _kept(law, slowest)
     place = int(np.argmax(left))
-    heaviest = float(np.max(projected[:, place] ** 2) / np.sum(projected[:, place] ** 2))
+    heaviest = float(np.max(squares[:, place]) / np.sum(squares[:, place]))
     sentence = (
         f"excess kurtosis {kurtosis.max():.2g} of a minibatch leaves {left[place]:.2g} in the draws "
         f"(wanted: at most {thresholds.KURTOSIS})"
@@ -76,13 +77,18 @@ def constant_noise(subject: Subject) -> Finding | None:
     return Finding(name, graded(unexpected, thresholds.NOISE_CHANGE), unexpected, thresholds.NOISE_CHANGE, sentence, remedy)
 
 
-def _projected_gradients(subject: Subject, law: Law, modes: Array) -> Array:
-    """Gradients of all rows at the mode along some of the modes, less their mean: (N, modes)."""
+def _projected_moments(subject: Subject, law: Law, modes: Array) -> tuple[Array, Array]:
+    """Gradient noise of single rows along some of the modes: its squares (N, modes) and mean fourth power, over a few places."""
     assert subject.model is not None
-    derivatives = subject.model.closed_form() or Autodiff(subject.model)
-    basis = law.process.modes.basis[:, modes]
-    projected = np.concatenate([gradients @ basis for gradients in derivatives.example_gradients(law.curvature.mode)])
-    return projected - projected.mean(axis=0)
+    derivatives, basis = subject.model.closed_form() or Autodiff(subject.model), law.process.modes.basis[:, modes]
+    places = _places(subject, law)
+    squares, fourth = np.zeros((subject.model.n_data, modes.size)), np.zeros(modes.size)
+    for place in places:
+        projected = np.concatenate([gradients @ basis for gradients in derivatives.example_gradients(place)])
+        projected = (projected - projected.mean(axis=0)) ** 2
+        squares += projected / len(places)
+        fourth += np.mean(projected**2, axis=0) / len(places)
+    return squares, fourth
 
 
 def _kept(law: Law, chosen: Array) -> Array:
@@ -109,17 +115,16 @@ def _noise_size(law: Law, noise: Array, whole: bool) -> float:
 
 
 def _noises_along(subject: Subject, law: Law, whole: bool) -> Iterator[Array]:
-    """C at a few places of the chain and opposite to them; where draws are window means, points of the iterates' law."""
+    """C at a few places of the chain and opposite to them."""
     assert subject.model is not None
     derivatives, mode = subject.model.closed_form() or Autodiff(subject.model), law.curvature.mode
-    single = law.dynamics.window == 1 and subject.posterior.draws.shape[1] > 0
-    if single and whole:
+    if _iterates_kept(subject, law) and whole:
         for draw, first, second in subject.gradients_at_draws:
             yield second - np.outer(first, first)
             opposite, square = derivatives.gradient_moments(2.0 * mode - draw)
             yield square - np.outer(opposite, opposite)
         return
-    for point in subject.some_draws(DRAWS_LOOKED_AT) if single else _points(subject, law):
+    for point in _places(subject, law):
         for place in (point, 2.0 * mode - point):
             if whole:
                 first, second = derivatives.gradient_moments(place)
@@ -129,8 +134,14 @@ def _noises_along(subject: Subject, law: Law, whole: bool) -> Iterator[Array]:
                 yield second - first**2
 
 
-def _points(subject: Subject, law: Law) -> Array:
-    """Points of the predicted law of single iterates."""
+def _iterates_kept(subject: Subject, law: Law) -> bool:
+    return law.dynamics.window == 1 and subject.posterior.draws.shape[1] > 0
+
+
+def _places(subject: Subject, law: Law) -> Array:
+    """A few places of the chain, (few, D): draws; where those are window means or were not kept, points of the iterates' law."""
+    if _iterates_kept(subject, law):
+        return subject.some_draws(DRAWS_LOOKED_AT)
     generator = np.random.default_rng(np.random.SeedSequence(subject.seed, spawn_key=(1, 13)))
     normals, root = generator.standard_normal((DRAWS_LOOKED_AT, law.dimension)), matrix_root(law.spread)
     return law.curvature.mode + (normals * root if root.ndim == 1 else normals @ root.T)

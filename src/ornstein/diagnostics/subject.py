@@ -11,7 +11,9 @@ import numpy as np
 from ornstein.derivatives import Autodiff
 from ornstein.diagnostics.monte_carlo import MonteCarloError, expected_error
 from ornstein.diagnostics.stationarity import SHORTEST
+from ornstein.minibatch import effective_batch
 from ornstein.theory import Process
+from ornstein.theory.modes import congruence
 
 if TYPE_CHECKING:
     from ornstein.curvature import Curvature
@@ -50,8 +52,19 @@ class Law:
 
     @cached_property
     def noise_met(self) -> Array:
-        """C + K[Σ]: the gradient noise that theory expects along the chain."""
-        return self.curvature.noise_at(self.spread)
+        """C + K[Σ]: the gradient noise that theory expects along the chain.
+
+        A saved file holds the law and not how the noise answers; what was met follows from what it made of the chain.
+        """
+        if self.curvature.noise_response is not None:
+            return self.curvature.noise_at(self.spread)
+        modes, covariance, dynamics = self.process.modes, self.process.stationary, self.dynamics
+        driven = covariance * modes.divisor("discrete", diagonal=covariance.ndim == 1)
+        if dynamics.injected is not None:
+            driven = driven - modes.injected_noise(dynamics.injected)
+        batch = effective_batch(dynamics.scheme, self.curvature.n_data, dynamics.batch_size)
+        met = batch * congruence(modes.inverse.T, driven)
+        return met + self.curvature.noise if dynamics.control_variates else met
 
 
 @dataclass(frozen=True, eq=False)

@@ -85,7 +85,7 @@ class Verdict:
         raised = [finding for finding in self.findings if finding.level in LEVELS[1:]]
         if raised:
             said = "; ".join(f"{finding.name}: {finding.sentence}" for finding in raised)
-            warnings.warn(f"{self.level}: {said}", TrustWarning, stacklevel=stacklevel + 1)
+            warnings.warn(f"{self.level}: {said}", TrustWarning, stacklevel=stacklevel)
 
     def __str__(self) -> str:
         return self._table(details=False)

@@ -400,7 +400,7 @@ def _sample(estimator: Any, model: Any) -> None:
         estimator.posterior_ = _sample_injecting(model, curvature, options)
     estimator.verdict_ = estimator.posterior_.check()
     if estimator.verdict_.level == "not trusted":
-        estimator.verdict_.warn(stacklevel=3)
+        estimator.verdict_.warn(stacklevel=4)  # where fit was called
 
 
 def _sample_injecting(model: Any, curvature: Curvature, options: dict[str, Any]) -> Posterior:

@@ -107,11 +107,30 @@ def monte_carlo_floor(process: Process, draws: int) -> float:
     return total / draws
 
 
+def _summed_products(process: Process) -> Array:
+    """The sum over lags where Γ(j) = T diag(r^|j|) Y Tᵀ, Y the covariance of the modes: Σ_j (r_k r_l)^|j| is known for each pair."""
+    modes, size = process.modes, process.modes.dimension
+    ratio = (1.0 - modes.rates) ** process.spacing
+    pairs = np.multiply.outer(ratio, ratio)
+    summed = (1.0 + pairs) / (1.0 - pairs)
+    basis = as_matrix(modes.basis, size)
+    carried = as_matrix(process.stationary, size) @ basis.T
+    variances = basis * carried.T
+    total = variances @ summed @ variances.T
+    for column in range(size):
+        # Σ_kl summed_kl T_ak (YTᵀ)_kb T_bl (YTᵀ)_la for this b and all a
+        inner = (summed * basis[column]) @ carried
+        total[:, column] += np.sum(basis * (carried[:, column, None] * inner).T, axis=1)
+    return np.asarray(np.maximum(total, 0.0))
+
+
 def covariance_standard_error(process: Process, draws: int) -> Array:
     """Monte-Carlo standard error of every entry of the sample covariance of `draws` stationary Gaussian draws.
 
-    Var S_ab = (1/n) Σ_j [Γ_aa(j)Γ_bb(j) + Γ_ab(j)Γ_ba(j)].
+    Var S_ab = (1/n) Σ_j [Γ_aa(j)Γ_bb(j) + Γ_ab(j)Γ_ba(j)] over all lags j; geometric sums for iterates without momentum.
     """
+    if process.window == 1 and process.scale is None and process.modes.damping == 1.0:
+        return np.asarray(np.sqrt(_summed_products(process) / draws))
     total = np.zeros((process.modes.dimension,) * 2)
     for lag, weight in _lags(process):
         gamma = as_matrix(process.autocovariance(lag), process.modes.dimension)
