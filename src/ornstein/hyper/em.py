@@ -228,9 +228,10 @@ def _compared(
         found["grid"] = map_grid(model, coordinates, values, held_out, np.zeros(model.dim), curvature, report)
     if "bbvi" in baselines:
         spread = np.sqrt(1.0 / (curvature.n_data * _diagonal(curvature.hessian)))
+        root = spread if curvature.diagonal else map_spread(model, curvature) / np.sqrt(curvature.n_data)
         size = climb.stage.dynamics.batch_size if climb.stage is not None else 1
         field = mean_field(
-            model, coordinates, curvature.mode, spread, batch_size=size, steps=bbvi_steps, seed=climb.seed, report=report
+            model, coordinates, curvature.mode, root, spread, batch_size=size, steps=bbvi_steps, seed=climb.seed, report=report
         )
         found["bbvi"] = field
         if held_out is not None:
