@@ -11,11 +11,13 @@ import scipy.optimize
 from helpers import data_directory
 
 import ornstein as orn
+from ornstein.hyper import tuning
 from ornstein.hyper.ascent import Ascent, Block, solve_information
 from ornstein.hyper.coordinates import Coordinates
 from ornstein.hyper.evidence import laplace_evidence, prior_pull
 from ornstein.hyper.full_batch import FullBatch
 from ornstein.hyper.joint import JointGradient
+from ornstein.hyper.recipes import both_recipes, table
 
 
 def linear_data(n_data, dimension, signal, seed, correlation=0.9):
@@ -267,6 +269,7 @@ def test_the_stated_error_is_the_error():
     assert abs(np.mean(scores)) < 4.0 * np.std(scores) / np.sqrt(20) + 0.5
 
 
+@pytest.mark.slow
 def test_relevance_determination_by_groups():
     """Two groups, strong and weak; each precision within its Monte-Carlo error of the exact evidence's maximum."""
     rng = np.random.default_rng(5)
@@ -287,6 +290,7 @@ def test_relevance_determination_by_groups():
     assert fit.posterior.draws.shape == (4, 50, 20)
 
 
+@pytest.mark.slow
 def test_any_model_and_a_real_hyperparameter():
     """θ_j ~ N(m, 1/λ) with both learnt, data y_ij ~ N(θ_j, 1): the exact evidence of a two-level Gaussian model."""
     rng = np.random.default_rng(2)
@@ -360,12 +364,20 @@ def test_a_batch_too_large_is_capped_and_said():
     """At S = N/2 the scalar rate of the paper is beyond 2/λ_max: it would blow up, and is capped with a warning."""
     features, target = linear_data(400, 20, 0.3, 1)
     model = orn.glm(features, target, noise_scale=1.0, intercept=False)
-    with pytest.warns(orn.OrnsteinWarning, match="capped"):
-        fit = orn.em(model, recipe="paper", batch_size=200, draws=20, progress=False, tolerance=0.05)
-    assert np.all(np.isfinite(fit.trajectory["prior_precision"]))
-    diagonal = orn.em(model, sampler="diagonal", batch_size=200, draws=20, progress=False, tolerance=0.05)
-    assert any("cap" in note for note in diagonal.notes)
-    assert np.all(np.isfinite(diagonal.posterior.draws))
+    for options, words in (({"recipe": "paper"}, "is capped there"), ({"sampler": "diagonal"}, "scaled down to the cap")):
+        with pytest.warns(orn.ApproximationWarning, match=words):
+            fit = orn.em(model, batch_size=200, draws=20, progress=False, tolerance=0.2, chains=2, **options)
+        assert np.all(np.isfinite(fit.trajectory["prior_precision"])) and np.all(np.isfinite(fit.posterior.draws))
+        assert "blow up" in str(fit)
+
+
+def test_without_the_cap_it_would_blow_up(monkeypatch):
+    """The negative control of the test above: the cap a hundred times higher, and the chain leaves the finite numbers."""
+    features, target = linear_data(400, 20, 0.3, 1)
+    model = orn.glm(features, target, noise_scale=1.0, intercept=False)
+    monkeypatch.setattr(tuning, "CAP", 100.0)
+    with pytest.raises(orn.DivergenceError, match="left the finite numbers"):
+        orn.em(model, recipe="paper", batch_size=200, draws=20, progress=False, tolerance=0.2, chains=2)
 
 
 def test_a_budget_that_is_too_small_is_said():
@@ -378,6 +390,7 @@ def test_a_budget_that_is_too_small_is_said():
 # ---- the diagonal and the paper's recipe -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_diagonal_recipe_finds_the_diagonal_laplace_optimum(correlated):
     """Where C = A (unit noise, well specified) the diagonal chain has variances 1/(N A_kk): twice the evidence's λ here.
 
@@ -404,14 +417,23 @@ def test_the_paper_recipe_overshoots_where_columns_are_dead():
     exact = best_precision(features, target)
     assert exact == pytest.approx(best_precision(live, target), rel=1e-4)  # dead columns do not move the evidence
     model = orn.glm(features, target, noise_scale=1.0, intercept=False)
-    fit = orn.em(model, recipe="paper", draws=20, progress=False)
+    fit = orn.em(model, recipe="paper", draws=20, chains=2, tolerance=0.05, progress=False)
     # In whitened live columns the recipe's variances are nearly the posterior's; twice as many parameters are counted.
     assert 1.8 < fit.hyperparameters["prior_precision"] / exact < 2.6
     assert "overshoot" in fit.recipe
     corrected = orn.em(model, draws=20, progress=False)
     within(corrected, "prior_precision", exact)
-    diagonal = orn.em(model, sampler="diagonal", draws=20, progress=False)
-    assert abs(np.log(diagonal.hyperparameters["prior_precision"] / exact)) < 0.1
+
+
+@pytest.mark.slow
+def test_the_diagonal_recipe_does_not_overshoot_where_columns_are_dead():
+    """The prior noise gives the dead coefficients the prior's own variance; live columns are independent, so diagonals suffice."""
+    rng = np.random.default_rng(3)
+    live = rng.normal(size=(2000, 10))
+    target = live @ (0.3 * rng.normal(size=10)) + rng.normal(size=2000)
+    model = orn.glm(np.hstack([live, np.zeros((2000, 10))]), target, noise_scale=1.0, intercept=False)
+    fit = orn.em(model, sampler="diagonal", draws=20, progress=False)
+    assert abs(np.log(fit.hyperparameters["prior_precision"] / best_precision(live, target))) < 0.1
 
 
 # ---- validation, baselines, picture ----------------------------------------------------------------------------------------
@@ -461,10 +483,16 @@ def test_validation_baselines_and_plot(tmp_path):
     fit.plot(path)
     assert path.stat().st_size > 10_000
     assert "validation loss" in str(fit)
+    rows = table({"corrected": fit})
+    assert list(rows.index) == ["corrected", "mean-field ELBO (BBVI)", "best of the grid"]
+    assert rows.loc["corrected", "validation loss"] == fit.validation["map"]
 
 
 def test_bbvi_agrees_with_mean_field_em_by_hand(correlated):
-    """For a Gaussian posterior the mean-field optimum has variances 1/(N A_kk), so BBVI's λ is the diagonal-Laplace fixed point."""
+    """For a Gaussian posterior the mean-field optimum has variances 1/(N A_kk), so BBVI's λ is the diagonal-Laplace fixed point.
+
+    What is left of Adam's own noise after 20,000 steps is 4 % here; the evidence's λ is a factor of two away.
+    """
     features, target = correlated
     exact = fixed_point(features, target, lambda hessian, _: np.sum(1.0 / np.diagonal(hessian)))
     model = orn.glm(features, target, noise_scale=1.0, intercept=False)
@@ -504,32 +532,19 @@ def softmax(split):
 
 
 @pytest.mark.nightly
-def test_covertype_at_full_size():
-    """Corrected: within 0.01 nats of the best grid value, and better than the paper's recipe."""
-    split = paper_data("covertype")
-    held_out = (split.X_test, split.y_test)
-    fit = orn.em(
-        softmax(split), validation=held_out, baselines=("grid",), grid=np.geomspace(1e-3, 1e3, 7), draws=50, progress=False
-    )
-    paper = orn.em(softmax(split), recipe="paper", validation=held_out, draws=20, progress=False)
-    assert fit.validation["map"] < fit.baselines["grid"].best_loss + 0.01
-    assert fit.validation["map"] <= paper.validation["map"]
+@pytest.mark.parametrize(
+    ("name", "grid", "bound"),
+    [("covertype", np.geomspace(1e-3, 1e2, 6), 0.01), ("mnist", np.geomspace(1.0, 316.0, 6), 0.03)],
+)
+def test_softmax_regression_at_full_size(name, grid, bound):
+    """Corrected: within `bound` nats of the best grid value (promised), and no worse than the paper's recipe.
 
-
-@pytest.mark.nightly
-def test_mnist_at_full_size():
-    """Corrected (diagonal, 7840 parameters): within 0.03 nats of the best grid value, and better than the paper's recipe."""
-    split = paper_data("mnist")
-    held_out = (split.X_test, split.y_test)
-    fit = orn.em(
-        softmax(split),
-        validation=held_out,
-        baselines=("grid",),
-        grid=np.geomspace(1.0, 300.0, 7),
-        chains=2,
-        draws=20,
-        progress=False,
-    )
-    paper = orn.em(softmax(split), recipe="paper", validation=held_out, chains=2, draws=20, progress=False)
-    assert fit.validation["map"] < fit.baselines["grid"].best_loss + 0.03
-    assert fit.validation["map"] < paper.validation["map"]
+    MNIST has 7840 parameters and takes the diagonal recipe, covertype 378 and the full one.
+    """
+    split = paper_data(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", orn.ApproximationWarning)  # the paper's rate meets its cap
+        fits = both_recipes(softmax(split), (split.X_test, split.y_test), grid, chains=2, draws=20, progress=False)
+    corrected, paper = fits["corrected"], fits["paper"]
+    assert corrected.validation["map"] < corrected.baselines["grid"].best_loss + bound
+    assert corrected.validation["map"] < paper.validation["map"]

@@ -50,6 +50,7 @@ _WHERE = {
     "open_table": "streaming",
     "resume": "checkpoint",
     "sample": "sample",
+    "ApproximationWarning": "errors",
     "BudgetWarning": "errors",
     "CheckpointWarning": "errors",
     "ClusterError": "errors",
@@ -110,6 +111,7 @@ if TYPE_CHECKING:
     from ornstein.curvature import measure as measure
     from ornstein.diagnostics.verdict import Verdict as Verdict
     from ornstein.dynamics import Dynamics as Dynamics
+    from ornstein.errors import ApproximationWarning as ApproximationWarning
     from ornstein.errors import BudgetWarning as BudgetWarning
     from ornstein.errors import CheckpointWarning as CheckpointWarning
     from ornstein.errors import ClusterError as ClusterError

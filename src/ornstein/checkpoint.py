@@ -26,7 +26,7 @@ from ornstein.derivatives import Autodiff
 from ornstein.errors import CheckpointWarning, FileError, InputError
 from ornstein.model import Model
 from ornstein.portable import NotPortableError, describe, rebuild
-from ornstein.posterior import Posterior, provenance
+from ornstein.posterior import provenance
 from ornstein.session import Plan, Session, finished
 from ornstein.warmup import Tuned
 
@@ -63,7 +63,13 @@ class Checkpoint:
     written: float = field(default_factory=time.monotonic)
 
     @classmethod
-    def begin(cls, folder: Path, every: str | float, session: Session, measured: bool) -> Checkpoint:
+    def begin(
+        cls,
+        folder: Path,
+        every: str | float,
+        fixed: dict[str, Any],
+        describe_session: Callable[[], tuple[dict[str, Any], dict[str, Array]]],
+    ) -> Checkpoint:
         """A new run's first checkpoint, written at once: a folder that cannot be written to is noticed before the work."""
         interval = seconds(every)
         try:
@@ -72,10 +78,15 @@ class Checkpoint:
             raise FileError(f"cannot make the folder {folder}: {error.strerror or error}") from error
         if _files(folder):
             raise FileError(f"{folder} holds a checkpoint already: go on with orn.resume, or choose another folder")
-        fixed = {"fingerprint": fingerprint(session.model, session.tuned.curvature.mode), "measured": measured}
-        checkpoint = cls(folder, interval, fixed, lambda: _described(session))
+        checkpoint = cls(folder, interval, fixed, describe_session)
         checkpoint.write()
         return checkpoint
+
+    @classmethod
+    def of_session(cls, folder: Path, every: str | float, session: Session, measured: bool) -> Checkpoint:
+        """The checkpoints of a sampling run that begins."""
+        fixed = {"fingerprint": fingerprint(session.model, session.tuned.curvature.mode), "measured": measured}
+        return cls.begin(folder, every, fixed, lambda: _described(session))
 
     def due(self) -> bool:
         return time.monotonic() - self.written >= self.interval
@@ -110,23 +121,34 @@ def resume(
     sampler: Any = None,
     curvature: Curvature | None = None,
     draws: int | None = None,
+    validation: Any = None,
+    max_blocks: int | None = None,
     every: str | float = "60s",
     progress: bool = True,
-) -> Posterior:
-    """Go on with the run whose checkpoints are in `folder`, to the draws it would have had without the interruption.
+) -> Any:
+    """Go on with the run whose checkpoints are in `folder`, to the answer it would have had without the interruption.
+
+    Returns the Posterior of `orn.sample`, or the EMFit of `orn.em`.
 
     Args:
-        folder: what `orn.sample(..., checkpoint=folder)` was given.
+        folder: what `orn.sample(..., checkpoint=folder)` or `orn.em` was given.
         model: the same model on the same data; another one is refused.
         sampler: needed only where the sampler holds a function of yours (a schedule) or a class of yours.
         curvature: needed only where one with a `noise_response` or `hessian_product` of yours was given to `sample`.
         draws: more draws per chain than first asked for; None keeps the number.
+        validation: of `em`: the held-out rows again, where there were any.
+        max_blocks: of `em`: another bound than first asked for.
         every, progress: as for `sample`.
     """
     started = time.perf_counter()
     folder, interval = Path(folder), seconds(every)
     path, meta, arrays = _newest(folder)
     try:
+        if meta.get("kind") == "em":
+            from ornstein.hyper.saved import resumed
+
+            options = {"validation": validation, "draws": draws, "max_blocks": max_blocks, "progress": progress}
+            return resumed(path, interval, meta, arrays, model, **options)
         restored = _restored(meta, arrays, model, sampler, curvature, draws)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         if isinstance(error, InputError):
@@ -228,7 +250,7 @@ def _restored(
     draws: int | None,
 ) -> Session:
     plan = _extended(Plan(**meta["plan"]), draws)
-    _require_same(meta["fingerprint"], model, arrays["curvature/mode"])
+    require_same(meta["fingerprint"], model, arrays["curvature/mode"])
     local = _curvature(meta, arrays, model, curvature)
     rule = sampler if meta["sampler"] == "given" else rebuild(meta["sampler"], arrays)
     dynamics = _dynamics(meta, arrays, local, sampler)
@@ -250,7 +272,8 @@ def _extended(plan: Plan, draws: int | None) -> Plan:
     return replace(plan, draws=int(draws))
 
 
-def _require_same(before: Mapping[str, Any], model: Model, mode: Array) -> None:
+def require_same(before: Mapping[str, Any], model: Model, mode: Array) -> None:
+    """Refuse a model whose fingerprint is not the one saved."""
     names = before["names"]
     if names != list(model.names):
         raise InputError(

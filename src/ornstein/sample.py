@@ -127,7 +127,7 @@ def sample(
     can_retune = measured and curvature.noise_response is None and hasattr(sampler, "tune")
     tuned = Tuned(dynamics, curvature, prediction)
     session = Session(model, tuned, starts, plan, sampler if can_retune else None)
-    pause = None if checkpoint is None else Checkpoint.begin(Path(checkpoint), every, session, measured)
+    pause = None if checkpoint is None else Checkpoint.of_session(Path(checkpoint), every, session, measured)
     posterior = finished(session, progress, pause, started)
     if not extrapolate:
         return posterior

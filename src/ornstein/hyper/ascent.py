@@ -11,6 +11,7 @@ The estimate is the mean of φ over the last quarter of the blocks, corrected by
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,6 +23,7 @@ SHARE_KEPT = 0.2  # an information below this share of the complete data's is no
 SHARE_FINAL = 0.02  # the same for the error of the final value, where it rests on many blocks
 NEWTON_LIMIT = 10  # coordinates; beyond, the covariance of the gradients in one block is mostly noise
 FEWEST_BLOCKS, FEWEST_TURNS = 24, 3
+BLOCK_FIELDS = ("phi", "slopes", "covariance", "complete", "steps")
 NEAR = 0.05  # from the estimate, where one Newton step is as good as exact
 
 
@@ -77,6 +79,20 @@ class Ascent:
         """Stop moving these coordinates."""
         self.held |= which
         self.phi = np.where(which, at, self.phi)
+
+    def state(self) -> dict[str, Array]:
+        """All that changes, as arrays."""
+        moving = {"phi": self.phi, "held": self.held, "turns": self.turns, "sign": self._sign}
+        if not self.blocks:
+            return moving
+        return moving | {f"blocks_{name}": np.stack([getattr(block, name) for block in self.blocks]) for name in BLOCK_FIELDS}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Go on from `state`."""
+        self.phi, self.held, self.turns, self._sign = (state[name].copy() for name in ("phi", "held", "turns", "sign"))
+        columns = [state[f"blocks_{name}"] for name in BLOCK_FIELDS if f"blocks_{name}" in state]
+        rows = zip(*columns, strict=True)
+        self.blocks = [Block(phi, slopes, lost, complete, int(steps)) for phi, slopes, lost, complete, steps in rows]
 
     def last_quarter(self) -> list[Block]:
         return self.blocks[-max(2, len(self.blocks) // 4) :]

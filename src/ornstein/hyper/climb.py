@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from ornstein.engine import Kept, Run
+from ornstein.checkpoint import flattened, nested
+from ornstein.engine import Kept, Pause, Run
 from ornstein.errors import BudgetWarning, HyperparameterWarning
 from ornstein.hyper.ascent import FEWEST_TURNS, Ascent, Block
 from ornstein.hyper.coordinates import Coordinates
@@ -18,6 +19,7 @@ from ornstein.hyper.evidence import prior_pull
 from ornstein.hyper.joint import JointGradient
 from ornstein.hyper.tuning import FullTuning, Stage, Tuning
 from ornstein.model import Model
+from ornstein.portable import describe, rebuild
 from ornstein.precision import width
 
 Array = np.ndarray
@@ -54,19 +56,24 @@ class Climb:
         ascent = Ascent(coordinates.start.copy(), coordinates.positive, newton)
         return cls(model, coordinates, tuning, ascent, seed, JointGradient(model, coordinates))
 
-    def to_the_top(self, tolerance: float, max_blocks: int, report: Callable[[Climb], None]) -> None:
-        """Blocks until every coordinate is known to `tolerance`, or `max_blocks` of them."""
-        while len(self.ascent.blocks) < max_blocks:
+    def to_the_top(
+        self, tolerance: float, max_blocks: int, report: Callable[[Climb], None], pause: Pause | None = None
+    ) -> None:
+        """Blocks until every coordinate is known to `tolerance`, or `max_blocks` of them; `pause` is taken between blocks."""
+        while not self.ascent.settled(tolerance):
+            if len(self.ascent.blocks) >= max_blocks:
+                self._warn_unsettled(tolerance, max_blocks)
+                break
+            if pause is not None and pause.due():
+                pause.take()
             moved = self._moved()
             if moved:
                 self._retune()
             self._block(FIRST if moved else 0)
             self._watch_bounds()
             report(self)
-            if self.ascent.settled(tolerance):
-                break
-        else:
-            self._warn_unsettled(tolerance, max_blocks)
+        if pause is not None:
+            pause.take()
         self._warn_runaway()
 
     def _moved(self) -> bool:
@@ -81,10 +88,13 @@ class Climb:
             self.stage = self.tuning.stage(self._here(), self.positions, self._stream(self.stages))
         self.stages += 1
         self._tuned_at = self.ascent.phi.copy()
+        self.run = self._chains_of(self.stage)
+
+    def _chains_of(self, stage: Stage) -> Run:
         with width(DTYPE):
-            problem = self.model.problem(DTYPE, self.stage.centre)
+            problem = self.model.problem(DTYPE, stage.centre)
         seed = int(self._stream(self.stages, 1).generate_state(1)[0])
-        self.run = Run(self.model.loss, problem, self.stage.dynamics, self.model.n_data, self.stage.starts, seed, DTYPE)
+        return Run(self.model.loss, problem, stage.dynamics, self.model.n_data, stage.starts, seed, DTYPE)
 
     def _block(self, thrown_away: int) -> None:
         stage, run, phi = self.stage, self.run, self.ascent.phi
@@ -105,7 +115,9 @@ class Climb:
         gradients, complete = self._joint.at(phi, stage.centre + displacements[:, thrown_away:])
         steps = (thrown_away + DRAWS) * stage.stride * len(run.chains)
         self.ascent.take(Block.of(phi, gradients, complete, steps))
-        self.tuning.follow(here, run, displacements[:, -1])
+        followed = self.tuning.follow(here, run, displacements[:, -1])
+        if followed is not None:
+            self.stage = replace(stage, dynamics=followed)
 
     def _look_for_runaway(self, stage: Stage) -> bool:
         """Hold what runs to infinity: the posterior is all prior there, and the evidence still rises a hundredfold further on."""
@@ -160,6 +172,39 @@ class Climb:
             BudgetWarning,
             stacklevel=4,
         )
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Between two blocks, all that is needed to go on: plain values, and a tree of arrays."""
+        words: dict[str, Any] = {
+            "stages": self.stages,
+            "runaway": {str(index): where for index, where in self.runaway.items()},
+            "notes": self.tuning.notes,
+        }
+        tree: dict[str, Any] = {"ascent": self.ascent.state(), "tuning": self.tuning.state()}
+        if self.stage is not None and self.run is not None and self.positions is not None:
+            stage = self.stage
+            arrays: dict[str, Array] = {}
+            words["stage"] = {"dynamics": describe(stage.dynamics, arrays, "dynamics"), "stride": stage.stride}
+            tree["stage"] = {"centre": stage.centre, "starts": stage.starts, "positions": self.positions, "phi": self._tuned_at}
+            tree["stage"]["arrays"] = nested(arrays)
+            tree["chains"] = {str(chain.number): chain.state() for chain in self.run.chains}
+        return words, tree
+
+    def restore(self, words: Mapping[str, Any], tree: Mapping[str, Any]) -> None:
+        """Go on from `state`."""
+        self.stages = words["stages"]
+        self.runaway = {int(index): where for index, where in words["runaway"].items()}
+        self.tuning.notes = dict(words["notes"])
+        self.ascent.restore(tree["ascent"])
+        self.tuning.restore(tree.get("tuning", {}))
+        if "stage" in words:
+            saved = tree["stage"]
+            dynamics = rebuild(words["stage"]["dynamics"], flattened(saved["arrays"]))
+            self.stage = Stage(dynamics, saved["centre"], saved["starts"], int(words["stage"]["stride"]))
+            self.positions, self._tuned_at = saved["positions"], saved["phi"]
+            self.run = self._chains_of(self.stage)
+            for chain in self.run.chains:
+                chain.restore(tree["chains"][str(chain.number)])
 
     def _here(self) -> Model:
         return self.coordinates.model_at(self.model, self.ascent.phi)

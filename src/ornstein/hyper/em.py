@@ -6,12 +6,14 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ornstein.curvature import FULL_LIMIT, Curvature
 from ornstein.dynamics import Dynamics
+from ornstein.engine import Pause
 from ornstein.errors import ApproximationWarning, InputError
 from ornstein.hyper.climb import Climb
 from ornstein.hyper.coordinates import Coordinates
@@ -21,6 +23,8 @@ from ornstein.hyper.full_batch import FullBatch
 from ornstein.hyper.grid import Grid, map_grid, map_spread
 from ornstein.hyper.held_out import HeldOut
 from ornstein.hyper.mean_field import MeanField, mean_field
+from ornstein.hyper.request import Request
+from ornstein.hyper.saved import saving
 from ornstein.hyper.tuning import DiagonalTuning, FullTuning, PaperTuning, Tuning, automatic_sampler, diagonal_curvature
 from ornstein.minibatch import checked_batch_size, checked_scheme
 from ornstein.model import Model
@@ -28,13 +32,6 @@ from ornstein.posterior import Posterior
 from ornstein.sample import sample
 
 Array = np.ndarray
-RECIPES = ("corrected", "paper")
-BASELINES = ("grid", "bbvi")
-FULL = "exact full tuning: the maximum of the evidence"
-DIAGONAL = (
-    "diagonal tuning: the optimum of the diagonal-Laplace approximation, above the evidence's where features are correlated"
-)
-PAPER = "the paper's scalar recipe: known to overshoot, most of all where columns carry little gradient noise"
 
 
 def em(
@@ -56,6 +53,8 @@ def em(
     grid: Any = None,
     bbvi_steps: int = 20_000,
     progress: bool = True,
+    checkpoint: str | Path | None = None,
+    every: str | float = "60s",
 ) -> EMFit:
     """Learn hyperparameters by their evidence while θ is sampled: θ at a constant rate, λ at a decreasing one.
 
@@ -90,6 +89,9 @@ def em(
         grid: values of λ for it; None is 13 over two decades either side of what was found.
         bbvi_steps: of the ELBO.
         progress: show what is being done on a terminal.
+        checkpoint: a folder to write the whole state into, `every` so often ("30s", "5m", "1h" or seconds) and between two blocks;
+            `orn.resume(folder, model, validation=...)` goes on to the same answer. What follows the climb (posterior, baselines)
+            is not written down but done again.
 
     >>> import numpy as np
     >>> from ornstein.glm import glm
@@ -100,29 +102,60 @@ def em(
     >>> 1.5 < fit.hyperparameters["prior_precision"] < 9.0
     True
     """
-    began = time.perf_counter()
-    _check(model, recipe, baselines, validation, tolerance, max_blocks, chains)
-    coordinates = Coordinates.of(model, hyperparameters, real)
+    if not isinstance(model, Model):
+        raise InputError(f"model must be a Model, for instance orn.glm(X, y); got a {type(model).__name__}")
+    request = Request(
+        hyperparameters,
+        sampler,
+        recipe,
+        batch_size,
+        seed,
+        real,
+        scheme,
+        chains,
+        draws,
+        tolerance,
+        max_blocks,
+        baselines,
+        grid,
+        bbvi_steps,
+    )
+    climb, held_out = begun(model, request, validation)
+    pause = None if checkpoint is None else saving(Path(checkpoint), every, request, climb)
+    return finished(climb, held_out, request, progress, pause)
+
+
+def begun(model: Model, request: Request, validation: Any) -> tuple[Climb, HeldOut | None]:
+    """Everything ready for the first block."""
+    if "grid" in request.baselines and validation is None:
+        raise InputError("the grid of MAP fits is judged by validation data: give validation=(X, y)")
+    coordinates = Coordinates.of(model, request.hyperparameters, request.real)
     held_out = None if validation is None else HeldOut(model, validation)
-    tuning, words = _tuning(model, sampler, recipe, batch_size, scheme, chains)
+    tuning = _tuning(model, request)
+    return Climb.begin(model, coordinates, tuning, request.seed, newton=request.recipe == "corrected"), held_out
+
+
+def finished(climb: Climb, held_out: HeldOut | None, request: Request, progress: bool, pause: Pause | None = None) -> EMFit:
+    """From where the climb stands to the fit."""
+    began = time.perf_counter()
+    model, coordinates, tuning = climb.model, climb.coordinates, climb.tuning
     with _status(progress) as report:
-        climb = Climb.begin(model, coordinates, tuning, seed, newton=recipe == "corrected")
-        climb.to_the_top(tolerance, max_blocks, lambda climb: report(_progress(climb)))
+        climb.to_the_top(request.tolerance, request.max_blocks, lambda climb: report(_progress(climb)), pause)
         phi = climb.ascent.estimate()
         final = coordinates.model_at(model, phi)
         seconds = time.perf_counter() - began
         report("sampling the posterior")
         curvature, dynamics = _at_the_end(climb, final)
-        posterior = _posterior(final, curvature, dynamics, draws, chains, seed, recipe)
-        found, losses = _compared(climb, final, curvature, held_out, baselines, grid, bbvi_steps, report)
+        posterior = _posterior(final, curvature, dynamics, request)
+        found, losses = _compared(climb, curvature, held_out, request, report)
     if held_out is not None:
         losses = {
             "map": held_out.loss(final, curvature.mode),
             "posterior": held_out.predictive_loss(final, posterior.draws.reshape(-1, model.dim)),
             **losses,
         }
-    if recipe == "paper" and "cap" in tuning.notes:
-        warnings.warn(tuning.notes["cap"], ApproximationWarning, stacklevel=2)
+    if "cap" in tuning.notes:
+        warnings.warn(tuning.notes["cap"], ApproximationWarning, stacklevel=3)
     natural = coordinates.natural(phi)
     return EMFit(
         coordinates.by_name(natural),
@@ -135,7 +168,7 @@ def em(
         None if curvature.diagonal else laplace_evidence(final, curvature),
         losses,
         found,
-        words,
+        tuning.finds,
         tuple(tuning.notes.values()),
         {
             "blocks": len(climb.ascent.blocks),
@@ -144,47 +177,29 @@ def em(
             "batch_size": dynamics.batch_size,
             "seconds": seconds,
             "seconds_in_all": time.perf_counter() - began,
-            "seed": seed,
+            "seed": request.seed,
         },
     )
 
 
-def _check(
-    model: Model, recipe: str, baselines: Sequence[str], validation: Any, tolerance: float, max_blocks: int, chains: int
-) -> None:
-    if not isinstance(model, Model):
-        raise InputError(f"model must be a Model, for instance orn.glm(X, y); got a {type(model).__name__}")
-    if recipe not in RECIPES:
-        raise InputError(f"recipe must be one of {RECIPES}, not {recipe!r}")
-    unknown = [name for name in baselines if name not in BASELINES]
-    if isinstance(baselines, str) or unknown:
-        raise InputError(f"baselines must be a sequence of names among {BASELINES}; got {baselines!r}")
-    if "grid" in baselines and validation is None:
-        raise InputError("the grid of MAP fits is judged by validation data: give validation=(X, y)")
-    if not tolerance > 0:
-        raise InputError(f"tolerance must be positive; got {tolerance!r}")
-    if max_blocks < 4 or chains < 1:
-        raise InputError(f"max_blocks must be at least 4 and chains at least 1; got {max_blocks} and {chains}")
-
-
-def _tuning(model: Model, sampler: Any, recipe: str, batch_size: int | str, scheme: str, chains: int) -> tuple[Tuning, str]:
-    """The rule of the recipe, and what it finds in words."""
-    scheme = checked_scheme(scheme)
+def _tuning(model: Model, request: Request) -> Tuning:
+    """The rule of the recipe."""
+    scheme, chains, batch_size = checked_scheme(request.scheme), request.chains, request.batch_size
     if isinstance(batch_size, str) and batch_size != "auto":
         raise InputError(f"batch_size must be a whole number or 'auto', not {batch_size!r}")
     size = batch_size if isinstance(batch_size, str) else checked_batch_size(batch_size, model.n_data, scheme)
-    if recipe == "paper":
-        if sampler != "auto":
+    if request.recipe == "paper":
+        if request.sampler != "auto":
             raise InputError("the paper's recipe has its own sampler: leave sampler='auto'")
-        return PaperTuning(FullBatch(model), size, scheme, chains), PAPER
-    chosen = automatic_sampler(sampler, model, FULL_LIMIT)
+        return PaperTuning(FullBatch(model), size, scheme, chains)
+    chosen = automatic_sampler(request.sampler, model, FULL_LIMIT)
     if chosen == "diagonal":
-        return DiagonalTuning(FullBatch(model), size, scheme, chains), DIAGONAL
+        return DiagonalTuning(FullBatch(model), size, scheme, chains)
     if model.dim > FULL_LIMIT:
         raise InputError(
             f"the full recipe takes at most {FULL_LIMIT} parameters; the model has {model.dim}: use sampler='diagonal'"
         )
-    return FullTuning(chosen, size, scheme, chains), FULL
+    return FullTuning(chosen, size, scheme, chains)
 
 
 def _at_the_end(climb: Climb, final: Model) -> tuple[Curvature, Dynamics]:
@@ -199,39 +214,32 @@ def _at_the_end(climb: Climb, final: Model) -> tuple[Curvature, Dynamics]:
     return curvature, tuning.tune(curvature) if isinstance(tuning, DiagonalTuning) else climb.stage.dynamics
 
 
-def _posterior(
-    final: Model, curvature: Curvature, dynamics: Dynamics, draws: int | None, chains: int, seed: int, recipe: str
-) -> Posterior:
-    draws = (1000 if final.dim <= FULL_LIMIT else 100) if draws is None else draws
-    options: dict[str, Any] = {"thin": 200, "warmup": 2000} if recipe == "paper" else {}
-    return sample(final, dynamics, curvature=curvature, draws=draws, chains=chains, seed=seed, progress=False, **options)
+def _posterior(final: Model, curvature: Curvature, dynamics: Dynamics, request: Request) -> Posterior:
+    few = 1000 if final.dim <= FULL_LIMIT else 100
+    draws = few if request.draws is None else request.draws
+    options: dict[str, Any] = {"thin": 200, "warmup": 2000} if request.recipe == "paper" else {}
+    options |= {"chains": request.chains, "seed": request.seed}
+    return sample(final, dynamics, curvature=curvature, draws=draws, progress=False, **options)
 
 
 def _compared(
-    climb: Climb,
-    final: Model,
-    curvature: Curvature,
-    held_out: HeldOut | None,
-    baselines: Sequence[str],
-    grid: Any,
-    bbvi_steps: int,
-    report: Callable[[str], None],
+    climb: Climb, curvature: Curvature, held_out: HeldOut | None, request: Request, report: Callable[[str], None]
 ) -> tuple[dict[str, Grid | MeanField], dict[str, float]]:
     """The baselines asked for, and the validation loss of the MAP fit at BBVI's hyperparameters."""
     found: dict[str, Grid | MeanField] = {}
     losses: dict[str, float] = {}
     model, coordinates = climb.model, climb.coordinates
-    if "grid" in baselines:
+    if "grid" in request.baselines:
         assert held_out is not None
         centre = float(coordinates.natural(climb.ascent.estimate())[0])
-        values = centre * np.geomspace(1e-2, 1e2, 13) if grid is None else grid
+        values = centre * np.geomspace(1e-2, 1e2, 13) if request.grid is None else request.grid
         found["grid"] = map_grid(model, coordinates, values, held_out, np.zeros(model.dim), curvature, report)
-    if "bbvi" in baselines:
+    if "bbvi" in request.baselines:
         spread = np.sqrt(1.0 / (curvature.n_data * _diagonal(curvature.hessian)))
-        size = climb.stage.dynamics.batch_size if climb.stage is not None else 1
-        field = mean_field(
-            model, coordinates, curvature.mode, spread, batch_size=size, steps=bbvi_steps, seed=climb.seed, report=report
-        )
+        root = spread if curvature.diagonal else map_spread(model, curvature) / np.sqrt(curvature.n_data)
+        options = {"steps": request.bbvi_steps, "seed": request.seed}
+        options["batch_size"] = climb.stage.dynamics.batch_size if climb.stage is not None else 1
+        field = mean_field(model, coordinates, curvature.mode, root, spread, report=report, **options)
         found["bbvi"] = field
         if held_out is not None:
             there = coordinates.model_at(model, field.phi)

@@ -3,7 +3,9 @@
     ELBO = E_q[log p(y|θ,φ) + log p(θ|φ)] + Σ log s_k + const,   q = N(m, diag s²), reparameterised, minibatches of S rows
 
 It finds the φ that is best for the mean-field family: for a Gaussian posterior the same fixed point as diagonal-Laplace EM, since
-the best s_k² there is 1/(N A_kk).
+the best s_k² there is 1/(N A_kk). The mean moves in coordinates u, m = centre + Bu with BBᵀ the local posterior's covariance where
+that is known: along single coordinates Adam creeps where features are correlated (λ 19 % short after 20,000 steps at a correlation
+of 0.9), and the optimum is the same.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ def mean_field(
     model: Model,
     coordinates: Coordinates,
     centre: Array,
+    root: Array,
     scale: Array,
     *,
     batch_size: int,
@@ -52,7 +55,10 @@ def mean_field(
     seed: int,
     report: Callable[[str], None],
 ) -> MeanField:
-    """Adam on the ELBO from q = N(centre, diag scale²) and the model's own hyperparameters; φ is averaged over the last quarter."""
+    """Adam on the ELBO from q = N(centre, diag scale²) and the model's own hyperparameters; φ is averaged over the last quarter.
+
+    `root` is B, of shape (D,) or (D, D).
+    """
     import pandas
 
     generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(6,)))
@@ -65,14 +71,14 @@ def mean_field(
         problem = model.problem(DTYPE, centre)
         places = jax.tree.map(lambda leaf: jnp.asarray(leaf, DTYPE if leaf.dtype.kind == "f" else None), coordinates.places)
         guide = {"mean": jnp.zeros(model.dim), "log_sd": jnp.zeros(model.dim), "phi": jnp.asarray(coordinates.start, DTYPE)}
-        unit = jnp.asarray(scale, DTYPE)
+        units = (jnp.asarray(root, DTYPE), jnp.asarray(scale, DTYPE))
         state: Any = (guide, optax.scale_by_adam().init(guide))
         path = [coordinates.start]
         for number, rate in enumerate(rates):
             for _ in range(chunks):
                 rows = jnp.asarray(generator.integers(0, model.n_data, (chunk, batch_size), dtype=np.int32))
                 normals = jnp.asarray(generator.standard_normal((chunk, model.dim), dtype=np.float32))
-                state = _descend((model.loss, coordinates.scales), problem, places, unit, state, rows, normals, rate)
+                state = _descend((model.loss, coordinates.scales), problem, places, units, state, rows, normals, rate)
             path.append(np.asarray(state[0]["phi"], dtype=float))
             if not np.all(np.isfinite(path[-1])):
                 raise DivergenceError("the ELBO left the finite numbers", chain=0, step=number * each, last_finite=path[-2])
@@ -85,22 +91,24 @@ def mean_field(
         coordinates.by_name(coordinates.natural(phi)),
         phi,
         table,
-        centre + scale * found["mean"],
+        centre + (root * found["mean"] if root.ndim == 1 else root @ found["mean"]),
         scale * np.exp(found["log_sd"]),
     )
 
 
 @compiled
 def _descend(
-    static: tuple[Loss, Scales], problem: Problem, places: Places, unit: Any, state: Any, rows: Any, normals: Any, rate: Any
+    static: tuple[Loss, Scales], problem: Problem, places: Places, units: Any, state: Any, rows: Any, normals: Any, rate: Any
 ) -> Any:
     loss, scales = static
     rule = optax.scale_by_adam()
+    root, scale = units
 
     def objective(guide: Any, indices: Any, normal: Any) -> Any:
         """−ELBO/N up to a constant."""
         here = problem._replace(hyperparameters=hyperparameters_at(scales, places, guide["phi"]))
-        displacement = unit * (guide["mean"] + jnp.exp(guide["log_sd"]) * normal)
+        mean = root * guide["mean"] if root.ndim == 1 else root @ guide["mean"]
+        displacement = mean + scale * jnp.exp(guide["log_sd"]) * normal
         batch = jax.tree.map(lambda leaf: leaf[indices], here.data)
         return loss.minibatch(here, displacement, batch) - jnp.sum(guide["log_sd"]) / here.n_data
 

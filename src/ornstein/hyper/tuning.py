@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -33,6 +34,7 @@ CAP = 1.0
 # With this many rows per parameter, K[Σ] changes C by about 1/1000 and is not worth its passes over the data in every stage.
 PLENTY = 1000
 LONGEST_STRIDE = 500
+SMALLEST_WEIGHT = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,15 +49,22 @@ class Stage:
 
 
 class Tuning(Protocol):
-    """What the loop over blocks asks of a recipe."""
+    """What the loop over blocks asks of a recipe; `finds` says in words what it finds."""
 
+    finds: ClassVar[str]
     notes: dict[str, str]
 
     def stage(self, model: Model, positions: Array | None, seed: np.random.SeedSequence) -> Stage:
         """Chains for `model`, which go on from `positions` (chains, D) of the last block."""
 
-    def follow(self, model: Model, run: Run, positions: Array) -> None:
-        """Re-tune a running chain by what was seen along it."""
+    def follow(self, model: Model, run: Run, positions: Array) -> Dynamics | None:
+        """Re-tune a running chain by what was seen along it; the new dynamics, or None where it stays."""
+
+    def state(self) -> dict[str, Any]:
+        """What one stage hands on to the next, as a tree of arrays."""
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state`."""
 
 
 @dataclass
@@ -65,6 +74,7 @@ class FullTuning:
     Chains restart from that law at the re-measured mode, so that no block waits for them to walk there.
     """
 
+    finds: ClassVar[str] = "exact full tuning: the maximum of the evidence"
     sampler: Any
     batch_size: int | str
     scheme: str
@@ -82,6 +92,12 @@ class FullTuning:
 
     def follow(self, model: Model, run: Run, positions: Array) -> None:
         """Nothing: the stage's curvature is exact."""
+
+    def state(self) -> dict[str, Any]:
+        return _given(mode=self._mode)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._mode = state.get("mode")
 
     def curvature(self, model: Model) -> Curvature:
         """Measured anew, the search for the mode starting at the last one."""
@@ -130,6 +146,9 @@ class DiagonalTuning:
     evidence's where features are correlated. Where λ_max(HA) passes the cap, H is scaled down and noise injected in its place.
     """
 
+    finds: ClassVar[str] = (
+        "diagonal tuning: the optimum of the diagonal-Laplace approximation, above the evidence's where features are correlated"
+    )
     full_batch: FullBatch
     batch_size: int | str
     scheme: str
@@ -150,6 +169,12 @@ class DiagonalTuning:
 
     def follow(self, model: Model, run: Run, positions: Array) -> None:
         """Nothing: the stage's diagonal is measured on all rows."""
+
+    def state(self) -> dict[str, Any]:
+        return _given(steepest=self._steepest)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._steepest = state.get("steepest")
 
     def tune(self, curvature: Curvature) -> Dynamics:
         n_data, noise = curvature.n_data, curvature.noise
@@ -186,6 +211,9 @@ class PaperTuning:
     capped at 1/λ_max, re-measured as λ moves, because it would otherwise blow up for large S.
     """
 
+    finds: ClassVar[str] = (
+        "the paper's scalar recipe: known to overshoot, most of all where columns carry little gradient noise"
+    )
     full_batch: FullBatch
     batch_size: int | str
     scheme: str
@@ -211,11 +239,29 @@ class PaperTuning:
         dynamics = self._dynamics(model.n_data)
         return Stage(dynamics, centre, starts, _stride(LONGEST_STRIDE, dynamics, model))
 
-    def follow(self, model: Model, run: Run, positions: Array) -> None:
+    def follow(self, model: Model, run: Run, positions: Array) -> Dynamics:
         """One fresh minibatch per chain for tr C, then the rate it asks for."""
         assert self._source is not None
         noise_along(model, run.problem, positions, self._source, self._noise, run.dtype)
-        run.retune(self._dynamics(model.n_data))
+        dynamics = self._dynamics(model.n_data)
+        run.retune(dynamics)
+        return dynamics
+
+    def state(self) -> dict[str, Any]:
+        if self._source is None:
+            return {}
+        noise = _given(count=self._noise.count, noise=self._noise._noise, mean=self._noise._mean)
+        numbers = _given(batch_size=self.batch_size, n_data=self._source.n_data, steepest=self._steepest, largest=self._largest)
+        return {**numbers, "noise": noise, "source": self._source.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        if not state:
+            return
+        noise = state["noise"]
+        self.batch_size, self._steepest, self._largest = int(state["batch_size"]), state["steepest"], float(state["largest"])
+        self._noise = OnlineNoise("scalar", SMALLEST_WEIGHT, int(noise["count"]), noise["noise"], noise.get("mean"))
+        self._source = IndexSource(self.scheme, int(state["n_data"]), self.batch_size, np.random.default_rng(0))
+        self._source.restore(state["source"])
 
     def _begin(self, model: Model, centre: Array, seed: np.random.SeedSequence) -> None:
         derivatives = model.closed_form() or Autodiff(model)
@@ -227,8 +273,8 @@ class PaperTuning:
         self._source = IndexSource(
             self.scheme, model.n_data, self.batch_size, np.random.Generator(np.random.SFC64(seed.spawn(1)[0]))
         )
-        # The exact trace at the start counts for a hundred minibatches; the weights stay above 1e-3, because C drifts with λ.
-        self._noise = OnlineNoise("scalar", 1e-3, 100, np.asarray(trace / model.dim))
+        # The exact trace at the start counts for a hundred minibatches; the weights have a floor, because C drifts with λ.
+        self._noise = OnlineNoise("scalar", SMALLEST_WEIGHT, 100, np.asarray(trace / model.dim))
 
     def _dynamics(self, n_data: int) -> Dynamics:
         assert isinstance(self.batch_size, int)
@@ -271,6 +317,11 @@ def automatic_sampler(sampler: Any, model: Model, limit: int) -> Any:
     if sampler == "diagonal" or hasattr(sampler, "tune"):
         return sampler
     raise InputError(f"sampler must be 'auto', 'full', 'diagonal' or a sampler such as ConstantSGD('full'); got {sampler!r}")
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    """Those that are there, as arrays."""
+    return {name: np.asarray(value) for name, value in values.items() if value is not None}
 
 
 def _stride(wanted: int, dynamics: Dynamics, model: Model) -> int:

@@ -1,0 +1,75 @@
+"""What was asked of `orn.em`, checked, as plain data: a checkpoint writes it down and `orn.resume` reads it back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ornstein.errors import InputError
+from ornstein.portable import NotPortableError, describe, rebuild
+
+Array = np.ndarray
+RECIPES = ("corrected", "paper")
+BASELINES = ("grid", "bbvi")
+_PLAIN = ("recipe", "batch_size", "seed", "scheme", "chains", "draws", "tolerance", "max_blocks", "bbvi_steps")
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """The arguments of `orn.em`, but for the model, the validation data, and how to report and save."""
+
+    hyperparameters: Sequence[str] | Mapping[str, Any]
+    sampler: Any
+    recipe: str
+    batch_size: int | str
+    seed: int
+    real: Sequence[str]
+    scheme: str
+    chains: int
+    draws: int | None
+    tolerance: float
+    max_blocks: int
+    baselines: Sequence[str]
+    grid: Any
+    bbvi_steps: int
+
+    def __post_init__(self) -> None:
+        if self.recipe not in RECIPES:
+            raise InputError(f"recipe must be one of {RECIPES}, not {self.recipe!r}")
+        unknown = [name for name in self.baselines if name not in BASELINES]
+        if isinstance(self.baselines, str) or unknown:
+            raise InputError(f"baselines must be a sequence of names among {BASELINES}; got {self.baselines!r}")
+        if not self.tolerance > 0:
+            raise InputError(f"tolerance must be positive; got {self.tolerance!r}")
+        if self.max_blocks < 4 or self.chains < 1:
+            raise InputError(f"max_blocks must be at least 4 and chains at least 1; got {self.max_blocks} and {self.chains}")
+
+    def written(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """As JSON, with arrays on the side."""
+        arrays: dict[str, Array] = {}
+        wanted = (self.hyperparameters,) if isinstance(self.hyperparameters, str) else self.hyperparameters
+        words: dict[str, Any] = {name: getattr(self, name) for name in _PLAIN}
+        words |= {"names": list(wanted), "real": list(self.real), "baselines": list(self.baselines)}
+        try:
+            words["sampler"] = describe(self.sampler, arrays, "sampler")
+        except NotPortableError as error:
+            raise InputError(f"a checkpoint cannot hold the sampler, because it holds a function: {error}") from error
+        if isinstance(wanted, Mapping):
+            arrays |= {f"labels/{name}": np.asarray(labels) for name, labels in wanted.items() if labels is not None}
+        return words, arrays if self.grid is None else {**arrays, "grid": np.asarray(self.grid)}
+
+    @classmethod
+    def read(cls, words: Mapping[str, Any], arrays: Mapping[str, Array]) -> Request:
+        """What `written` was called on."""
+        plain = {name: words[name] for name in _PLAIN}
+        return cls(
+            {name: arrays.get(f"labels/{name}") for name in words["names"]},
+            rebuild(words["sampler"], arrays),
+            real=tuple(words["real"]),
+            baselines=tuple(words["baselines"]),
+            grid=arrays.get("grid"),
+            **plain,
+        )
