@@ -1,7 +1,9 @@
 """An Equinox network on few digits, trained as usual and so too sure of itself; its last layer then gets a posterior.
 
-The layer is summed up in two ways: draws of diagonal constant SGD, and the low-rank Gaussian that such steps are gathered in
-(`orn.low_rank`, as in SWAG but from steps that are tuned and not guessed).
+The layer is summed up in three ways: draws of full and of diagonal steps, and the low-rank Gaussian that diagonal steps are
+gathered in (`orn.low_rank`, as in SWAG but from steps that are tuned and not guessed). With 300 images and 88 weights the
+posterior is no Gaussian and the verdict says so: the log loss beats the trained network's, but the mode with the same prior does
+as well or better, and the averages are too modest. That is what such a comparison is for.
 """
 
 from __future__ import annotations
@@ -53,8 +55,7 @@ def features(x: np.ndarray) -> np.ndarray:
 
 model = orn.glm(features(x_train), y_train, family="categorical", prior_precision=PRIOR_PRECISION)
 curvature = orn.measure(model)
-mode = orn.laplace(model, curvature=curvature, draws=1, chains=2)
-at_mode = mode.model.predict(model.layout.unflatten(curvature.mode), features(x_test))
+at_mode = model.predict(model.layout.unflatten(curvature.mode), features(x_test))
 print("MAP last layer:      ", scores(np.asarray(at_mode), y_test))
 
 samplers = {"full steps:          ": orn.SGFS("full"), "diagonal steps:      ": orn.ConstantSGD("diagonal")}
