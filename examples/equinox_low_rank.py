@@ -1,9 +1,9 @@
 """An Equinox network on few digits, trained as usual and so too sure of itself; its last layer then gets a posterior.
 
 The layer is summed up in three ways: draws of full and of diagonal steps, and the low-rank Gaussian that diagonal steps are
-gathered in (`orn.low_rank`, as in SWAG but from steps that are tuned and not guessed). With 300 images and 88 weights the
-posterior is no Gaussian and the verdict says so: the log loss beats the trained network's, but the mode with the same prior does
-as well or better, and the averages are too modest. That is what such a comparison is for.
+gathered in (`orn.low_rank`, as in SWAG but from steps that are tuned and not guessed). With 300 images and 89 parameters the
+posterior is no Gaussian, and the verdict says so. The draws have a better log loss than the trained network, but the mode under
+the same prior has a better one still, and the averages are too modest, the low-rank Gaussian's most of all.
 """
 
 from __future__ import annotations
