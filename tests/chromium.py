@@ -41,7 +41,8 @@ class Chromium:
         self.timeout, self._number, self._buffer = timeout, 0, b""
         self.problems: list[str] = []
         self.requests: list[str] = []
-        self._profile = tempfile.TemporaryDirectory()
+        # Its helper processes may write for a moment after it has ended.
+        self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         read_by_it, self._write = os.pipe()
         self._read, written_by_it = os.pipe()
         # It reads commands from descriptor 3 and answers on 4.
@@ -71,7 +72,7 @@ class Chromium:
             self._process.wait()
         os.close(self._write)
         os.close(self._read)
-        shutil.rmtree(self._profile.name, ignore_errors=True)
+        self._profile.cleanup()
 
     def send(self, method: str, **parameters: Any) -> dict[str, Any]:
         """Call a method of the protocol and wait for its answer."""

@@ -192,6 +192,12 @@ def bad_files(place: Path) -> None:
         (["fit", "good.csv", "--target", "price", "--drop", "siz"], "--drop 'siz' is not a column"),
         (["fit", "good.csv", "--target", "price", "--batch-size", "61"], "batch_size must lie between 1 and"),
         (["fit", "good.csv", "--target", "price", "--draws", "many"], "Invalid value for '--draws'"),
+        (["fit", "good.csv", "--target", "price", "--resume"], "--resume needs --checkpoint"),
+        (["fit", "good.csv", "--target", "price", "--resume", "--checkpoint", "."], "there is no checkpoint in"),
+        (["fit", "good.csv", "--target", "price", "--checkpoint", "run", "--every", "often"], "every must be a time"),
+        (["fit", "good.csv", "--target", "price", "--scheduler", "here"], "--scheduler must be an address such as tcp://"),
+        (["fit", "good.csv", "--target", "price", "--scheduler", "local:0"], "must ask for 1 to 1024 workers"),
+        (["fit", ".", "--target", "price"], "a folder of Parquet files needs --scheduler"),
         (["fit", "good.csv", "--target", "price", "--out", "file"], "is a file; --out needs a folder"),
         (["fit", "good.csv", "--target", "price", "--out", "file/folder"], "cannot make the folder"),
         (["predict", "absent.orn", "good.csv"], "there is no file"),
@@ -303,6 +309,86 @@ def test_demo_without_scikit_learn_names_the_extra(tmp_path, monkeypatch, capsys
     error = capsys.readouterr().err
     assert one_sentence(error)
     assert "ornstein[sklearn]" in error
+
+
+def test_a_run_is_gone_on_with_to_the_same_draws(tmp_path, capsys):
+    """100 draws with a checkpoint, then --resume for 200 in all: bit for bit those of one run of 200."""
+    houses(400)[["size", "age", "price"]].to_csv(tmp_path / "t.csv", index=False)
+    common = ("fit", tmp_path / "t.csv", "-t", "price", "--chains", "2", "--checkpoint", tmp_path / "run")
+    assert run(*common, "--draws", "100", "--out", tmp_path / "first") == 0
+    assert run(*common, "--draws", "100", "--out", tmp_path / "first") == 2
+    assert "add --resume to go on with it" in capsys.readouterr().err
+    assert run(*common, "--resume", "--draws", "200", "--out", tmp_path / "second") == 0
+    assert run(*common, "--resume", "--out", tmp_path / "third") == 0  # finished: the same again
+    assert run(*common[:-2], "--draws", "200", "--out", tmp_path / "whole") == 0
+    first, second, third, whole = (
+        orn.load(tmp_path / name / "fit.orn").draws for name in ("first", "second", "third", "whole")
+    )
+    assert first.shape == (2, 100, 4)
+    np.testing.assert_array_equal(second, whole)
+    np.testing.assert_array_equal(third, whole)
+    np.testing.assert_array_equal(first, whole[:, :100])
+    assert encoding_of(orn.load(tmp_path / "second" / "fit.orn")).target == "price"
+
+
+def parquet_folder(place: Path, table: pd.DataFrame, parts: int) -> Path:
+    place.mkdir()
+    for number, rows in enumerate(np.array_split(np.arange(len(table)), parts)):
+        table.iloc[rows].to_parquet(place / f"part-{number}.parquet")
+    return place
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_folder_of_parquet_files_on_a_scheduler(tmp_path, capsys):
+    """The same columns as in memory; means within 5 errors of 1/√ESS ≈ 1/√600 of an sd, 0.2, and the exact mode besides."""
+    distributed = pytest.importorskip("distributed", reason="--scheduler needs Dask")
+    table = houses(1200)[["size", "area", "price"]]
+    folder = parquet_folder(tmp_path / "parts", table, 2)
+    with distributed.LocalCluster(
+        2, threads_per_worker=1, processes=False, protocol="inproc://", dashboard_address=None, silence_logs=50
+    ) as cluster:
+        place = ("--scheduler", cluster.scheduler_address, "--out", tmp_path / "fit")
+        assert run("fit", folder, "-t", "price", "--draws", "300", "--chains", "2", *place) == 0
+        assert run("fit", folder, "-t", "prize", *place) == 2
+    assert "did you mean 'price'" in capsys.readouterr().err
+    posterior = orn.load(tmp_path / "fit" / "fit.orn")
+    assert posterior.settings["shards"] == 2
+    assert posterior.settings["rows"] == 1200
+    encoding, expected = encoding_of(posterior), Encoding.of(table, "price")
+    assert encoding == expected
+    features = np.column_stack([np.ones(1200), expected.features(table)])
+    least_squares = np.linalg.lstsq(features, expected.response(table), rcond=None)[0]
+    params = posterior.params
+    assert abs(params["coef"][..., 0].mean() - least_squares[1]) < 0.2 * params["coef"][..., 0].std()
+    assert run("predict", tmp_path / "fit" / "fit.orn", folder / "part-0.parquet", "--out", tmp_path / "p.csv") == 0
+
+
+@pytest.mark.slow
+def test_local_workers(tmp_path):
+    """Chains on two processes of this machine: the draws that they have in one."""
+    pytest.importorskip("distributed", reason="--scheduler needs Dask")
+    houses(400)[["size", "age", "price"]].to_csv(tmp_path / "t.csv", index=False)
+    code = "from ornstein.interfaces.cli import main; main()"
+    for name, more in (("one", []), ("two", ["--scheduler", "local:2"])):
+        command = [
+            sys.executable,
+            "-c",
+            code,
+            "fit",
+            tmp_path / "t.csv",
+            "-t",
+            "price",
+            "--out",
+            tmp_path / name,
+            *QUICK,
+            *more,
+        ]
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    draws = [orn.load(tmp_path / name / "fit.orn").draws for name in ("one", "two")]
+    np.testing.assert_array_equal(*draws)
 
 
 def test_warnings_are_one_line_each(folder, capsys):

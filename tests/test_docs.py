@@ -30,5 +30,20 @@ def test_a_failing_block_would_be_noticed(tmp_path):
         exec(compile(blocks(page)[0], "page", "exec"), {})
 
 
+def test_every_public_name_is_in_the_reference():
+    """By its own entry, or by that of the module it lives in."""
+    import ornstein
+
+    entries = set(re.findall(r"^::: ([\w.]+)", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), re.MULTILINE))
+    named = {entry.rsplit(".", 1)[1] for entry in entries}
+    modules = {entry for entry in entries if entry in ("ornstein.errors",)}
+    missing = [
+        name
+        for name in ornstein.__all__
+        if name != "theory" and name not in named and getattr(ornstein, name).__module__ not in modules
+    ]
+    assert missing == []
+
+
 def test_the_readme_has_code():
     assert blocks(ROOT / "README.md")

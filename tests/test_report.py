@@ -195,9 +195,9 @@ def calibrated(family: str, wrong: bool, rows: int = 4000):
     elif family == "bernoulli":
         response = rng.uniform(size=rows) < scipy.special.expit((4.0 * np.maximum(signal, 0.0) - 0.5) if wrong else signal)
     else:
-        response = (rng.gumbel(size=(rows, 3)) + np.outer(signal**2 * 6.0 if wrong else signal, [0.0, 1.0, -1.0])).argmax(
-            axis=1
-        )
+        # A bent signal, as above: one that linear logits do not see at all would leave base rates, and those are calibrated.
+        logits = np.outer(4.0 * np.maximum(signal, 0.0) - 0.5 if wrong else signal, [0.0, 1.0, -1.0])
+        response = (rng.gumbel(size=(rows, 3)) + logits).argmax(axis=1)
     model = orn.glm(values, response, family=family)
     return calibrate(orn.laplace(model, draws=200, chains=1), model)
 

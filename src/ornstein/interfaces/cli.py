@@ -8,12 +8,13 @@ from __future__ import annotations
 import sys
 import time
 import warnings
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ornstein.errors import FileError, OrnsteinError, OrnsteinWarning
+from ornstein.errors import FileError, InputError, OrnsteinError, OrnsteinWarning
 
 if TYPE_CHECKING:
     from ornstein.interfaces.fitting import Table
@@ -28,6 +29,13 @@ app = typer.Typer(
 )
 
 Data = Annotated[Path, typer.Argument(help="A .csv, .tsv, .parquet or .arrow file with a header.", show_default=False)]
+DataOrFolder = Annotated[
+    Path,
+    typer.Argument(
+        help="A .csv, .tsv, .parquet or .arrow file with a header; with --scheduler also a folder of .parquet files.",
+        show_default=False,
+    ),
+]
 Target = Annotated[str, typer.Option("--target", "-t", help="The column to explain.", show_default=False)]
 Family = Annotated[str, typer.Option(help="auto, gaussian, bernoulli, categorical or poisson.")]
 Batch = Annotated[
@@ -72,7 +80,8 @@ def demo(
 
 @app.command(epilog="Example:  ornstein fit wine.csv --target quality --out wine-fit")
 def fit(
-    data: Data,
+    context: typer.Context,
+    data: DataOrFolder,
     target: Target,
     family: Family = "auto",
     sampler: Annotated[str, typer.Option(help="constant-sgd-full, -diagonal, -sqrt, -scalar, sgld, sgfs-full, iasg, …")] = (
@@ -88,6 +97,24 @@ def fit(
     max_steps: MaxSteps = 20_000_000,
     out: Annotated[Path, typer.Option(help="Folder for posterior.nc, fit.orn and report.html.")] = Path("ornstein-fit"),
     strict: Annotated[bool, typer.Option("--strict", help="Exit with code 1 unless the verdict is “trusted”.")] = False,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="Folder to write the state of the run into, so that it can be gone on with.", show_default=False),
+    ] = None,
+    every: Annotated[str, typer.Option(help="How often: 30s, 5m, 1h.")] = "60s",
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume", help="Go on with the run in --checkpoint, with its settings; --draws may be more than it had asked for."
+        ),
+    ] = False,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            help="Run on Dask: the address of a scheduler (tcp://host:8786), or local:4 for four processes on this machine.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Fit a regression to a table, judge it, and write the draws, the fit and a report.
 
@@ -100,19 +127,31 @@ def fit(
 
     started = time.perf_counter()
     chosen = sampler_by_name(sampler)
+    if resume and checkpoint is None:
+        raise InputError("--resume needs --checkpoint, the folder of the run to go on with")
+    if checkpoint is not None and not resume and any(checkpoint.glob("checkpoint-*.npz")):
+        raise FileError(f"{checkpoint} holds a checkpoint already: add --resume to go on with it, or choose another folder")
     folder = _folder(out)
-    table = _table(data, target, family, categorical, drop, prior_precision)
-    posterior = table.sample(
-        chosen,
-        data.name,
-        batch_size="auto" if batch_size is None else batch_size,
-        draws=draws,
-        chains=chains,
-        seed=seed,
-        max_steps=max_steps,
-    )
-    if not posterior.settings["complete"]:
-        console.warn(f"interrupted: {posterior.draws.shape[1]} of {draws} draws a chain were taken")
+    options = {
+        "batch_size": "auto" if batch_size is None else batch_size,
+        "draws": draws,
+        "chains": chains,
+        "seed": seed,
+        "max_steps": max_steps,
+        "checkpoint": checkpoint,
+        "every": every,
+    }
+    with _client(scheduler) as client:
+        table = _table(data, target, family, categorical, drop, prior_precision, folder_too=client is not None)
+        if resume and checkpoint is not None and client is None:
+            asked = context.get_parameter_source("draws")
+            more = draws if asked is not None and asked.name == "COMMANDLINE" else None
+            posterior = table.resume(checkpoint, data.name, draws=more, every=every)
+        else:
+            posterior = table.sample(chosen, data.name, client=client, **options)
+    if not posterior.settings.get("complete", True):
+        again = "" if checkpoint is None else "; --resume goes on from there"
+        console.warn(f"interrupted: {posterior.draws.shape[1]} of {draws} draws a chain were taken{again}")
     verdict = write_results(table, posterior, folder)
     console.say(f"{time.perf_counter() - started:.1f} s", style="dim")
     if strict and verdict.level != "trusted":
@@ -223,14 +262,21 @@ def theory(
 
 
 def _table(
-    data: Path, target: str, family: str, categorical: list[str] | None, drop: list[str] | None, prior_precision: float
+    data: Path,
+    target: str,
+    family: str,
+    categorical: list[str] | None,
+    drop: list[str] | None,
+    prior_precision: float,
+    folder_too: bool = False,
 ) -> Table:
     """Read and understand the table, and say what was understood."""
     from ornstein.interfaces import console
     from ornstein.interfaces.fitting import Table
     from ornstein.interfaces.reading import read_table
+    from ornstein.interfaces.scheduling import ParquetFolder
 
-    frame = read_table(data)
+    frame = ParquetFolder.at(data) if data.is_dir() and folder_too else read_table(data)
     table = Table.of(frame, target, family, categorical or (), drop or (), prior_precision)
     encoding = table.encoding
     console.remark(
@@ -240,6 +286,15 @@ def _table(
     for note in encoding.notes:
         console.remark(note)
     return table
+
+
+def _client(address: str | None) -> AbstractContextManager[Any]:
+    """A client of the scheduler, or None where none was asked for."""
+    if address is None:
+        return nullcontext()
+    from ornstein.interfaces.scheduling import scheduler
+
+    return scheduler(address)
 
 
 def _folder(path: Path) -> Path:

@@ -73,7 +73,7 @@ class Encoding:
     @classmethod
     def of(
         cls,
-        frame: pandas.DataFrame,
+        frame: reading.Columns,
         target: str,
         family: str = "auto",
         categorical: Iterable[str] = (),
@@ -87,7 +87,7 @@ class Encoding:
         kept = [name for name in frame.columns if name not in set(drop) or name == target]
         if kept == [target]:
             raise InputError(f"the table has no columns besides the target {target!r}")
-        reading.require_complete(frame[kept])
+        reading.require_complete(frame, kept)
         family, reason = _family(frame[target], family)
         columns = {name: _column(frame[name], name in set(categorical)) for name in kept if name != target}
         constant = [name for name, column in columns.items() if column is None]
@@ -118,7 +118,7 @@ class Encoding:
         for column in self.columns:
             if column.name not in frame.columns:
                 raise InputError(f"the table lacks the column {column.name!r} that the fit was made with")
-        reading.require_complete(frame[[column.name for column in self.columns]])
+        reading.require_complete(frame, [column.name for column in self.columns])
         blocks = [column.standardised(frame[column.name]) for column in self.columns]
         return pandas.DataFrame(np.concatenate(blocks, axis=1), columns=list(self.feature_names))
 

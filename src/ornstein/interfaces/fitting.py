@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ornstein.errors import FileError, InputError
 from ornstein.interfaces.encoding import Encoding
+from ornstein.interfaces.scheduling import ParquetFolder
 
 if TYPE_CHECKING:
     import pandas
@@ -48,14 +50,14 @@ def sampler_by_name(name: str) -> Any:
 class Table:
     """A data frame, what its columns mean, and the regression they make."""
 
-    frame: pandas.DataFrame
+    frame: pandas.DataFrame | ParquetFolder
     encoding: Encoding
     prior_precision: float = 1.0
 
     @classmethod
     def of(
         cls,
-        frame: pandas.DataFrame,
+        frame: pandas.DataFrame | ParquetFolder,
         target: str,
         family: str = "auto",
         categorical: Iterable[str] = (),
@@ -70,18 +72,22 @@ class Table:
         from ornstein.glm import glm
 
         encoding = self.encoding
-        return glm(
-            encoding.features(self.frame),
-            encoding.response(self.frame),
-            family=encoding.family,
-            prior_precision=self.prior_precision,
-        )
+        settings: dict[str, Any] = {"family": encoding.family, "prior_precision": self.prior_precision}
+        if isinstance(self.frame, ParquetFolder):
+            return glm(self.frame.encoded(encoding), encoding.target, **settings)
+        return glm(encoding.features(self.frame), encoding.response(self.frame), **settings)
 
     def sample(self, sampler: Any, source: str, **options: Any) -> Posterior:
         """Draws on the standardised scale; the table's encoding and the prior travel in the settings."""
         from ornstein.sample import sample
 
         return self.described(sample(self.model, sampler, **options), source)
+
+    def resume(self, folder: Path, source: str, **options: Any) -> Posterior:
+        """Go on with a run of this table whose checkpoints are in `folder`."""
+        from ornstein.checkpoint import resume
+
+        return self.described(resume(folder, self.model, **options), source)
 
     def described(self, posterior: Posterior, source: str) -> Posterior:
         """The posterior with where it came from and how to undo the encoding."""

@@ -10,7 +10,7 @@ import difflib
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -24,6 +24,17 @@ DELIMITERS = ",;\t|"
 MOST_LEVELS = 100
 
 
+class Columns(Protocol):
+    """What is asked of a table: the names of its columns, and one column at a time."""
+
+    @property
+    def columns(self) -> Iterable[Any]: ...
+
+    def __getitem__(self, name: Any, /) -> pandas.Series: ...
+
+    def __len__(self) -> int: ...
+
+
 def read_table(path: str | Path) -> pandas.DataFrame:
     """A .csv, .tsv, .parquet or .arrow file as a data frame with rows and named columns.
 
@@ -33,7 +44,7 @@ def read_table(path: str | Path) -> pandas.DataFrame:
     if not path.exists():
         raise FileError(f"there is no file {path}")
     if path.is_dir():
-        raise FileError(f"{path} is a folder, not a file")
+        raise FileError(f"{path} is a folder, not a file; a folder of Parquet files needs --scheduler, for instance local:2")
     suffix = path.suffix.lower()
     if suffix not in (*TEXT, *PARQUET, *ARROW):
         raise FileError(f"{path.name} is of no known kind: give a file that ends in {', '.join((*TEXT, *PARQUET, *ARROW))}")
@@ -96,7 +107,7 @@ def _read_columns(path: Path, is_parquet: bool) -> pandas.DataFrame:
         raise FileError(f"{path.name} is not {kind} file, or it is damaged: {_one_line(error)}") from error
 
 
-def require_column(frame: pandas.DataFrame, name: str, option: str) -> None:
+def require_column(frame: Columns, name: str, option: str) -> None:
     """Refuse a name that is not a column, and offer the nearest one that is."""
     if name in frame.columns:
         return
@@ -105,11 +116,11 @@ def require_column(frame: pandas.DataFrame, name: str, option: str) -> None:
     raise InputError(f"{option} {name!r} is not a column of the table; {offer}")
 
 
-def require_complete(frame: pandas.DataFrame) -> None:
-    """Refuse missing values, with the columns named."""
-    missing = frame.isna().sum()
-    missing = missing[missing > 0]
-    if len(missing):
+def require_complete(frame: Columns, names: Sequence[str]) -> None:
+    """Refuse missing values in these columns, with the columns named."""
+    counts = {name: int(frame[name].isna().sum()) for name in names}
+    missing = {name: count for name, count in counts.items() if count}
+    if missing:
         columns = shown([f"{name!r} ({count:,} of {len(frame):,} rows)" for name, count in missing.items()], quoted=True)
         raise InputError(f"values are missing in {columns}; fill them in or leave the rows or columns out")
 

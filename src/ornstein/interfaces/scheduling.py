@@ -1,0 +1,97 @@
+"""Dask for the command line: a scheduler by its address or on this machine, and folders of Parquet files that it reads in parts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ornstein.errors import ClusterError, FileError, InputError
+from ornstein.interfaces.reading import PARQUET
+
+if TYPE_CHECKING:
+    import pandas
+
+    from ornstein.interfaces.encoding import Encoding
+
+PATIENCE = "10s"
+
+
+@contextmanager
+def scheduler(address: str) -> Iterator[Any]:
+    """A client of the scheduler at `address`; "local:4" starts one with four workers here and ends it again."""
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError as error:
+        raise InputError("--scheduler needs Dask: pip install 'ornstein[cluster]'") from error
+    local = re.fullmatch(r"local:(\d+)", address)
+    if local:
+        if not 1 <= int(local[1]) <= 1024:
+            raise InputError(f"--scheduler local:{local[1]} must ask for 1 to 1024 workers")
+        with (
+            LocalCluster(int(local[1]), threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster,
+            Client(cluster) as client,
+        ):
+            yield client
+        return
+    if "://" not in address:
+        raise InputError(f"--scheduler must be an address such as tcp://host:8786, or local:4; got {address!r}")
+    try:
+        client = Client(address, timeout=PATIENCE)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise ClusterError(f"no Dask scheduler answers at {address} within {PATIENCE}") from error
+    with client:
+        yield client
+
+
+@dataclass(frozen=True)
+class ParquetFolder:
+    """A folder of Parquet files with the same columns, of which one column at most is held here at a time."""
+
+    path: Path
+    columns: tuple[str, ...]
+    rows: int
+
+    @classmethod
+    def at(cls, path: Path) -> ParquetFolder:
+        try:
+            import pyarrow
+            import pyarrow.dataset
+        except ImportError as error:
+            raise FileError(f"{path} needs pyarrow to be read: pip install 'ornstein[tables]'") from error
+        if not any(file.suffix.lower() in PARQUET for file in path.iterdir()):
+            raise FileError(f"the folder {path} holds no .parquet file")
+        try:
+            dataset = pyarrow.dataset.dataset(str(path), format="parquet")
+            rows = dataset.count_rows()
+        except (pyarrow.ArrowException, OSError, ValueError) as error:
+            raise FileError(f"{path} cannot be read as Parquet: {' '.join(str(error).split())}") from error
+        if not rows:
+            raise FileError(f"the files in {path} hold no rows")
+        return cls(path, tuple(dataset.schema.names), rows)
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def __getitem__(self, name: str) -> pandas.Series:
+        import pyarrow.dataset
+
+        table = pyarrow.dataset.dataset(str(self.path), format="parquet").to_table(columns=[name])
+        return table.to_pandas(ignore_metadata=True)[name]
+
+    def encoded(self, encoding: Encoding) -> Any:
+        """A Dask data frame of the standardised features and the target, part by part on the workers."""
+        import dask.dataframe
+
+        frame = dask.dataframe.read_parquet(str(self.path))
+        wanted = [column.name for column in encoding.columns] + [encoding.target]
+        head = _encode(frame[wanted].head(2, npartitions=-1), encoding)
+        return frame[wanted].map_partitions(_encode, encoding, meta=head.iloc[:0])
+
+
+def _encode(part: pandas.DataFrame, encoding: Encoding) -> pandas.DataFrame:
+    features = encoding.features(part.reset_index(drop=True))
+    return features.assign(**{encoding.target: encoding.response(part)})

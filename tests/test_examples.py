@@ -1,0 +1,52 @@
+"""Every example runs from its file as the documentation says, and says what it is there to say."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "examples"
+SOURCE = FOLDER.parent / "src"
+# What each prints, and the libraries beyond the core that it needs.
+EXAMPLES = {
+    "sklearn_pipeline": (("R² on new rows", "90 % intervals hold", "verdict:"), ("sklearn",)),
+    "numpyro_regression": (("against NUTS", "verdict:"), ("numpyro",)),
+    "flax_last_layer": (("MAP network:", "Bayesian last layer:", "verdict:"), ("flax", "optax", "sklearn")),
+    "flax_small_network": (("MAP network:", "constant SGD:", "SGFS:", "verdict:"), ("flax", "optax", "sklearn")),
+    "equinox_low_rank": (
+        ("trained network:", "MAP last layer:", "low-rank Gaussian:", "verdict:"),
+        ("equinox", "optax", "sklearn"),
+    ),
+}
+HELPERS = {"calibration"}
+
+
+def output(name: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run([sys.executable, str(FOLDER / f"{name}.py")], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_no_example_is_forgotten():
+    assert {path.stem for path in FOLDER.glob("*.py")} == EXAMPLES.keys() | HELPERS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_example(name):
+    phrases, needed = EXAMPLES[name]
+    for library in needed:
+        pytest.importorskip(library, reason=f"the example needs {library}")
+    said = output(name)
+    assert all(phrase in said for phrase in phrases), said
+    # Networks are held against the one at the mode, by log loss and calibration error.
+    scores = re.findall(r"accuracy ([\d.]+) +NLL ([\d.]+) +ECE ([\d.]+)", said)
+    if "accuracy" in said:
+        assert len(scores) >= 2
+        assert all(float(accuracy) > 0.8 and float(loss) < 1.0 and float(error) < 0.3 for accuracy, loss, error in scores), said
