@@ -28,7 +28,7 @@ def table(fits: Mapping[str, EMFit]) -> pandas.DataFrame:
     """One row per way to choose the hyperparameter: its value and the validation loss of the MAP fit there (nats per row)."""
     import pandas
 
-    rows = []
+    rows: list[tuple[str, Any, Any, float]] = []
     for name, fit in fits.items():
         (parameter,) = fit.hyperparameters
         rows.append((name, fit.hyperparameters[parameter], fit.errors[parameter], fit.validation["map"]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,35 +10,29 @@ Array = np.ndarray
 TAILS = (0.05, 0.95)
 
 
-@cache  # a module that is absent would be looked for anew each time
-def _array_stats() -> Any:
-    """ArviZ's statistics of plain arrays, a package of their own since 1.0; None with the older ArviZ of Python 3.11."""
-    try:
-        from arviz_stats.base import array_stats
-    except ImportError:
-        return None
-    return array_stats
-
-
 def effective_sample_size(draws: Array, method: str) -> float:
     """ESS of one quantity's draws, shape (chains, draws); method "bulk" or "tail"."""
-    stats = _array_stats()
-    if stats is not None:
-        quantiles = {"prob": TAILS} if method == "tail" else {}
-        return float(stats.ess(draws, chain_axis=0, draw_axis=1, method=method, **quantiles))
-    import arviz
-
-    return float(arviz.ess(draws, method=method, prob=TAILS if method == "tail" else None))
+    quantiles = {"prob": TAILS} if method == "tail" else {}
+    return float(_array_stats().ess(draws, chain_axis=0, draw_axis=1, method=method, **quantiles))
 
 
 def split_r_hat(draws: Array) -> float:
     """Rank-normalised split R-hat of one quantity's draws."""
-    stats = _array_stats()
-    if stats is not None:
-        return float(stats.rhat(draws, chain_axis=0, draw_axis=1))
-    import arviz
+    return float(_array_stats().rhat(draws, chain_axis=0, draw_axis=1))
 
-    return float(arviz.rhat(draws))
+
+def pareto_smoothed(log_weights: Array) -> tuple[Array, float]:
+    """Log importance weights with their tail smoothed (PSIS), up to a constant, and the tail's shape k."""
+    # Made for leave-one-out weights 1/p(y): what it is given is the log likelihood, whose negative is the log weight.
+    smoothed, k = _array_stats().psislw(-log_weights, axis=-1)
+    return np.asarray(smoothed), float(k)
+
+
+def _array_stats() -> Any:
+    """ArviZ's statistics of plain arrays: a package of their own, which imports in a tenth of the time of all of ArviZ."""
+    from arviz_stats.base import array_stats
+
+    return array_stats
 
 
 def inference_data(
@@ -56,16 +49,3 @@ def inference_data(
         tree["posterior"].attrs.update(attributes)
         return tree
     return arviz.from_dict(posterior=posterior, posterior_attrs=attributes, coords=coords, dims=dims)
-
-
-def pareto_smoothed(log_weights: Array) -> tuple[Array, float]:
-    """Log importance weights with their tail smoothed (PSIS), up to a constant, and the tail's shape k."""
-    stats = _array_stats()
-    if stats is not None:
-        # Made for leave-one-out weights 1/p(y): what it is given is the log likelihood, whose negative is the log weight.
-        smoothed, k = stats.psislw(-log_weights, axis=-1)
-    else:
-        import arviz
-
-        smoothed, k = arviz.psislw(log_weights)
-    return np.asarray(smoothed), float(k)
