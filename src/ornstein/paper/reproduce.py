@@ -59,17 +59,22 @@ def reproduce(
     began = time.perf_counter()
     done: list[Reproduced] = []
     left_out: list[str] = []
+    files: list[Path] = []
     for name in [key for key in MAKERS if key != "fig5"] if what == "all" else [what]:
         try:
-            done += [part for part in MAKERS[name](data_dir, quick, report) if what in ("all", part.name)]
+            made = [part for part in MAKERS[name](data_dir, quick, report) if what in ("all", part.name)]
         except FileError as error:
             if what != "all":
                 raise
             left_out.append(f"{name}: {error}")
-    files = [path for part in done for path in write_part(part, folder)]
+            continue
+        # Written at once: what comes later may take long, or be interrupted.
+        files += [path for part in made for path in write_part(part, folder)]
+        done += made
+        report(f"{', '.join(part.name for part in made)} done after {time.perf_counter() - began:.0f} s")
     files.append(_page(done, left_out, folder, what, quick))
     for part in done:
-        report(f"{part.name}: {part.caption}")
+        report(f"{part.title}. {part.caption}")
     for sentence in left_out:
         report(f"left out: {sentence}")
     report(f"{len(files)} files in {folder}, {time.perf_counter() - began:.0f} s")
