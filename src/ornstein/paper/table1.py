@@ -228,7 +228,7 @@ def nuts_cell(dataset: str, model: GLM, curvature: Curvature, quick: bool, seeds
     """NUTS on all data: the posterior itself, up to Monte-Carlo error and to the Laplace approximation it is held against."""
     from ornstein.baselines.nuts import nuts
 
-    draws = 100 if quick else 400
+    draws = 100 if quick else 250
     start = curvature.mode
     runs = [nuts(model, seed=seed, draws=draws, warmup=draws, chains=1, dense_mass=True, init=start) for seed in range(seeds)]
     note = f"{draws} draws a seed, {np.mean([run.settings['passes'] for run in runs]):.3g} passes over the data"
