@@ -116,8 +116,8 @@ def _principal_panel(axes: Any, posterior: Posterior, curvature: Curvature, plan
     rng = np.random.default_rng(0)
     exact = rng.multivariate_normal(np.zeros(curvature.dim), curvature.posterior_covariance, 1500) @ plane.T
     flat = (posterior.draws.reshape(-1, curvature.dim) - curvature.mode) @ plane.T
-    axes.plot(*exact.T, ".", color=drawing.BLUE, markersize=1.5, label="posterior draws", zorder=1)
-    axes.plot(*flat[:1500].T, ".", color=drawing.SKY, markersize=1.5, label="sampler's draws", zorder=2)
+    axes.plot(*exact.T, ".", color=drawing.BLUE, markersize=1.5, label="posterior draws", zorder=1, rasterized=True)
+    axes.plot(*flat[:1500].T, ".", color=drawing.SKY, markersize=1.5, label="sampler's draws", zorder=2, rasterized=True)
     origin = np.zeros(2)
     drawing.ellipse(axes, plane @ curvature.posterior_covariance @ plane.T, origin, drawing.BLACK, "posterior")
     shift = plane @ (posterior.mean - curvature.mode)

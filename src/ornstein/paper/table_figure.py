@@ -11,6 +11,13 @@ from ornstein.paper import drawing, published
 from ornstein.paper.figures import Reproduced
 from ornstein.paper.table1 import Cell, rows
 
+HOW_TO_READ = (
+    "KL in nats, f the posterior (Laplace) and q the sampler. *Exact*: the stationary law in discrete time, with noise that answers "
+    "to θ. *Simulated*: mean and standard deviation over seeds. *Ideal chain*: what a chain of the same length shows on average if "
+    "the exact law is right; *z*: how many standard errors the simulation is from that. *Floor*: what is left at this length where "
+    "q = f. *Relaxation times*: the length of one seed's chain."
+)
+
 
 def table_reproduced(cells: list[Cell]) -> Reproduced:
     """The figure, the rows and the Markdown table."""
@@ -47,18 +54,19 @@ def _drawn(cells: list[Cell]) -> Any:
 
 
 def _markdown(cells: list[Cell]) -> str:
-    heading = (
-        "| data | method | paper | exact KL(f‖q) | continuous | simulated ± sd | exact KL(q‖f) | floor | relaxation times "
-        "| note |\n"
-        "|---|---|---|---|---|---|---|---|---|---|\n"
-    )
-    lines = [
-        f"| {cell.dataset} | {cell.method} | {_number(cell.paper_kl)} | {_number(cell.exact_kl_fq)} | "
-        f"{_number(cell.continuous_kl_fq)} | {_number(cell.sim_kl_fq)} ± {_number(cell.sim_sd)} | "
-        f"{_number(cell.exact_kl_qf)} | {_number(cell.floor)} | {_number(cell.relaxation_times)} | {cell.note} |"
-        for cell in cells
-    ]
-    return heading + "\n".join(lines) + "\n"
+    """The table, KL in nats, and how to read its columns."""
+    heading = [
+        "data", "method", "paper", "exact KL(f‖q)", "continuous time", "simulated ± sd", "ideal chain", "z", "exact KL(q‖f)", "floor",
+        "relaxation times", "note",
+    ]  # fmt: skip
+    lines = [f"| {' | '.join(heading)} |", f"|{'---|' * len(heading)}"]
+    for cell in cells:
+        numbers = (cell.paper_kl, cell.exact_kl_fq, cell.continuous_kl_fq)
+        after = (cell.ideal_kl_fq, cell.agreement_z, cell.exact_kl_qf, cell.floor, cell.relaxation_times)
+        simulated = f"{_number(cell.sim_kl_fq)} ± {_number(cell.sim_sd)}"
+        shown = [cell.dataset, cell.method, *map(_number, numbers), simulated, *map(_number, after), cell.note]
+        lines.append(f"| {' | '.join(shown)} |")
+    return "\n".join(lines) + f"\n\n{HOW_TO_READ}\n"
 
 
 def _number(value: float) -> str:
