@@ -15,7 +15,7 @@ from ornstein.theory import Gaussian, Process, kl
 from ornstein.theory.modes import as_matrix
 
 Array = np.ndarray
-LENGTHS = np.geomspace(2.0, 4096.0, 12)  # in relaxation times
+LENGTHS = np.geomspace(1.0, 4096.0, 13)  # in relaxation times
 
 
 def ideal_divergences(process: Process, states: int, posterior: Array, replicates: int, seed: int = 0) -> Array:
@@ -52,11 +52,11 @@ def length_that_shows(process: Process, posterior: Array, divergence: float, rep
     The expected divergence falls with the length, towards the exact one.
     """
     relaxation = process.modes.relaxation_time
-    spaced = replace(process, spacing=max(1, round(relaxation / 4.0)))
-    per_relaxation = relaxation / spaced.spacing
     lengths, shown = [], []
     for length in LENGTHS:
-        states = round(length * per_relaxation)
+        # Short chains need many states to have a covariance at all; in long ones few tell the same.
+        spaced = replace(process, spacing=max(1, round(relaxation / (32.0 if length < 64.0 else 4.0))))
+        states = round(length * relaxation / spaced.spacing)
         if states < 2 * process.modes.dimension:
             continue
         lengths.append(length)
