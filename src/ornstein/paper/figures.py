@@ -80,7 +80,7 @@ def figure_1(directory: str | Path | None, quick: bool, report: Callable[[str], 
     drawn.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=9, markerscale=6)
     caption = (
         "Draws of the posterior (blue) and iterates of the sampler (light blue) on the directions of smallest and largest "
-        "posterior variance, in units of the coefficients of standardised features. Ellipses at three standard deviations: "
+        "posterior variance, in thousandths of the coefficients of standardised features. Ellipses at three standard deviations: "
         "posterior, empirical covariance of the iterates, and the covariance predicted for them. Full preconditioning meets "
         "the posterior; the scalar rate is too wide in one direction and too narrow in the other, exactly as predicted; "
         "mean-field BBVI is too narrow along the long axis and too wide along the short one."
@@ -113,6 +113,7 @@ def _columns(model: GLM, curvature: Curvature, dataset: str, quick: bool) -> lis
 
 
 def _principal_panel(axes: Any, posterior: Posterior, curvature: Curvature, plane: Array) -> None:
+    plane = 1e3 * plane  # thousandths, so that the axes need no factor of their own
     rng = np.random.default_rng(0)
     exact = rng.multivariate_normal(np.zeros(curvature.dim), curvature.posterior_covariance, 1500) @ plane.T
     flat = (posterior.draws.reshape(-1, curvature.dim) - curvature.mode) @ plane.T
@@ -125,9 +126,8 @@ def _principal_panel(axes: Any, posterior: Posterior, curvature: Curvature, plan
     if posterior.prediction is not None:
         predicted = plane @ posterior.prediction.covariance @ plane.T
         drawing.ellipse(axes, predicted, origin, drawing.RED, "predicted", style="--")
-    axes.set_xlabel("smallest principal component (coefficient units)", fontsize=9)
-    axes.set_ylabel("largest principal component (coefficient units)", fontsize=9)
-    axes.ticklabel_format(style="sci", scilimits=(-2, 2))
+    axes.set_xlabel("smallest principal component, 10⁻³", fontsize=9)
+    axes.set_ylabel("largest principal component, 10⁻³", fontsize=9)
 
 
 def figure_2(directory: str | Path | None, quick: bool, report: Callable[[str], None]) -> Reproduced:
