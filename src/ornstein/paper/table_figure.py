@@ -63,7 +63,8 @@ def _markdown(cells: list[Cell]) -> str:
     for cell in cells:
         numbers = (cell.paper_kl, cell.exact_kl_fq, cell.continuous_kl_fq)
         after = (cell.ideal_kl_fq, cell.agreement_z, cell.exact_kl_qf, cell.floor, cell.relaxation_times)
-        simulated = f"{_number(cell.sim_kl_fq)} ± {_number(cell.sim_sd)}"
+        spread = "" if math.isnan(cell.sim_sd) else f" ± {_number(cell.sim_sd)}"
+        simulated = _number(cell.sim_kl_fq) + spread
         shown = [cell.dataset, cell.method, *map(_number, numbers), simulated, *map(_number, after), cell.note]
         lines.append(f"| {' | '.join(shown)} |")
     return "\n".join(lines) + f"\n\n{HOW_TO_READ}\n"
@@ -72,4 +73,6 @@ def _markdown(cells: list[Cell]) -> str:
 def _number(value: float) -> str:
     if math.isnan(value):
         return ""
+    if abs(value) >= 999.5:
+        return f"{value:,.0f}"
     return "0" if abs(value) < 1e-10 else f"{value:.3g}"
