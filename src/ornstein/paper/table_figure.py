@@ -31,11 +31,12 @@ def table_reproduced(cells: list[Cell]) -> Reproduced:
 
 def _drawn(cells: list[Cell]) -> Any:
     datasets = [name for name in published.DATASETS if any(cell.dataset == name for cell in cells)]
+    methods = list(dict.fromkeys(cell.method for cell in cells))
     drawn = drawing.figure(4.2 * len(datasets), 5.0)
     grid = np.atleast_1d(drawn.subplots(1, len(datasets), sharey=True))
     for axes, dataset in zip(grid, datasets, strict=True):
         mine = [cell for cell in cells if cell.dataset == dataset]
-        height = np.arange(len(mine))[::-1]
+        height = [len(methods) - 1 - methods.index(cell.method) for cell in mine]
         paper, exact = [cell.paper_kl for cell in mine], [max(cell.exact_kl_fq, 1e-4) for cell in mine]
         simulated, spread = [cell.sim_kl_fq for cell in mine], [cell.sim_sd for cell in mine]
         spread = [0.0 if math.isnan(value) else min(value, 0.9 * mean) for value, mean in zip(spread, simulated, strict=True)]
@@ -46,7 +47,7 @@ def _drawn(cells: list[Cell]) -> Any:
         axes.errorbar(simulated, height, xerr=spread, fmt="o", color=drawing.BLUE, label="simulated", markersize=4)
         axes.plot([cell.floor for cell in mine], height, "|", color=drawing.GREEN, markersize=12, label="Monte-Carlo floor")
         axes.set(xscale="log", title=dataset, xlabel="KL(posterior ‖ sampler), nats")
-        axes.set_yticks(height, [cell.method for cell in mine])
+        axes.set_yticks(range(len(methods)), methods[::-1])
         axes.grid(axis="x", alpha=0.3)
     handles, labels = grid[0].get_legend_handles_labels()
     drawn.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=9)
