@@ -758,3 +758,22 @@ def test_long_relaxation_is_summed_in_strides_without_loss():
 def test_gaussians_refuse_shapes_that_do_not_fit():
     with pytest.raises(ValueError, match="does not fit"):
         Gaussian(np.zeros(2), np.eye(3))
+
+
+@pytest.mark.parametrize("strength", [3.0, 10.0])
+def test_a_rate_that_its_own_noise_would_break_is_shrunk_to_the_best(strength):
+    """The rate that is best for constant noise diverges once the noise answers to it; the best one lies below the bound."""
+    hessian = np.diag([1.0, 1e-3])
+
+    def respond(spread):
+        return strength * np.trace(hessian @ spread) * hessian
+
+    curvature = orn.Curvature(np.zeros(2), hessian, hessian, 1000, noise_response=respond)
+    constant = orn.Curvature(np.zeros(2), hessian, hessian, 1000)
+    sampler = orn.ConstantSGD("scalar", objective="kl_pq")
+    assert not sampler.tune(constant, batch_size=10).predict(curvature).stable
+    dynamics = sampler.tune(curvature, batch_size=10)
+    best = dynamics.predict(curvature).kl_pq
+    for factor in (0.8, 0.95, 1.03):
+        other = orn.ConstantSGD("scalar", step_size=factor * float(dynamics.preconditioner)).tune(curvature, batch_size=10)
+        assert other.predict(curvature).kl_pq > best

@@ -261,6 +261,30 @@ def theory(
     show_theory(rows, batch_size, dimension, noise, hessian, sampler)
 
 
+@app.command(epilog="Example:  ornstein reproduce table1 --data-dir data --out reproduction")
+def reproduce(
+    what: Annotated[str, typer.Argument(help="table1, fig1, fig2, fig3, fig4, fig5, fig6 or all.", show_default=False)],
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--data-dir",
+            help="Folder with the paper's data files; else ORNSTEIN_DATA, the cache, the public source.",
+            show_default=False,
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Short chains and few rows: minutes instead of a quarter hour.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the figures, tables and reproduction.html.")] = Path("reproduction"),
+) -> None:
+    """Make the table and the figures of Mandt, Hoffman and Blei (2017) again, beside the paper's numbers."""
+    from ornstein.interfaces import console
+    from ornstein.paper.reproduce import reproduce as make
+
+    files = make(what, _folder(out), data_dir, quick, report=console.remark)
+    console.show_files("Written", [(path, "") for path in files])
+
+
 def _table(
     data: Path,
     target: str,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.optimize
 
 from ornstein import theory
 from ornstein.checks import as_numbers, brief, checked_damping
@@ -128,13 +129,26 @@ class ConstantSGD:
             trial = Dynamics(step, 1, damping=self.damping)
             spread = _spread(trial, curvature, sampled, batch)
             if spread is None:
-                break
+                return self._shrunk(step, curvature, sampled, batch), notes
             previous = step
             noise = sampled.noise - curvature.effective_noise + curvature.noise_at(spread)
             step, notes = self._search(curvature, noise, batch)
             if np.max(np.abs(np.log(step / previous))) < 1e-4:
                 break
         return step, notes
+
+    def _shrunk(self, step: Array, curvature: Curvature, sampled: SampledNoise, batch: float) -> Array:
+        """The multiple of an unstable step whose law, with the noise that answers to it, is nearest the target."""
+        target = self._target(curvature)
+
+        def divergence(log_factor: float) -> float:
+            spread = _spread(Dynamics(np.exp(log_factor) * step, 1, damping=self.damping), curvature, sampled, batch)
+            if spread is None:
+                return 1e6 * (1.0 + np.exp(log_factor))
+            return theory.kl_covariance(*((spread, target) if self.objective == "kl_qp" else (target, spread)))
+
+        found = scipy.optimize.minimize_scalar(divergence, bounds=(np.log(1e-3), 0.0), method="bounded", options={"xatol": 1e-2})
+        return np.exp(found.x) * step
 
     def _search(self, curvature: Curvature, noise: Array, batch: float) -> tuple[Array, tuple[str, ...]]:
         target = self._target(curvature)
