@@ -18,6 +18,7 @@ from helpers import (
     spd,
 )
 
+import ornstein as orn
 from ornstein import theory
 from ornstein.theory import Gaussian, Process, normal_modes
 from ornstein.theory.stationary import solve_modes

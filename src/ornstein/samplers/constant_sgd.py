@@ -147,7 +147,9 @@ class ConstantSGD:
                 return 1e6 * (1.0 + np.exp(log_factor))
             return theory.kl_covariance(*((spread, target) if self.objective == "kl_qp" else (target, spread)))
 
-        found = scipy.optimize.minimize_scalar(divergence, bounds=(np.log(1e-3), 0.0), method="bounded", options={"xatol": 1e-2})
+        found = scipy.optimize.minimize_scalar(
+            divergence, bounds=(np.log(1e-3), 0.0), method="bounded", options={"xatol": 1e-2}
+        )
         return np.exp(found.x) * step
 
     def _search(self, curvature: Curvature, noise: Array, batch: float) -> tuple[Array, tuple[str, ...]]:
