@@ -12,6 +12,7 @@ import numpy as np
 
 from ornstein.collect import Collection
 from ornstein.engine import Pause, Run
+from ornstein.interfaces.arviz import import_statistics
 from ornstein.model import Model
 from ornstein.posterior import Posterior, provenance
 from ornstein.precision import width
@@ -109,6 +110,7 @@ class Session:
 def finished(session: Session, progress: bool, pause: Pause | None, started: float) -> Posterior:
     """Run a session from where it is to its end, or until the user interrupts it, and hand over what it has delivered."""
     plan, run = session.plan, session.run
+    import_statistics()
     with _progress_bar(progress, plan.chains * (plan.warmup + plan.draws * session.thin)) as report:
         report(session.steps)
         complete = session.warm_up(report, pause)
