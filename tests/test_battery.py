@@ -22,8 +22,14 @@ def test_instability_is_said_not_raised(name):
     battery.check_instability(TABLE[name])
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("model", TINY)
+@pytest.mark.parametrize(
+    ("model", "dtype"),
+    [
+        pytest.param(model, dtype, marks=[pytest.mark.slow] if dtype == "float32" and model not in TINY[:2] else [])
+        for model in TINY
+        for dtype in ("float32", "float64")
+    ],
+)
 @samplers
 def test_one_step_law(name, model, dtype):
     battery.check_one_step(TABLE[name], model, dtype)

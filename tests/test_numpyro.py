@@ -105,7 +105,11 @@ def whole(model_fn):
     return partial(model_fn, subsample=None) if model_fn is poisson_subsampled else model_fn
 
 
-@pytest.mark.parametrize("model_fn", generated(40), ids=lambda model_fn: model_fn.__name__)
+@pytest.mark.parametrize(
+    "model_fn",
+    [pytest.param(model_fn, marks=[pytest.mark.slow] * (model_fn is weighted_outputs)) for model_fn in generated(40)],
+    ids=lambda model_fn: model_fn.__name__,
+)
 def test_minibatches_are_unbiased_for_numpyros_own_density(model_fn):
     """All rows and, for a gradient, all pairs of rows are enumerated: the mean is NumPyro's density, to rounding."""
     arguments = generated(40)[model_fn]
