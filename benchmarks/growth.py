@@ -2,9 +2,9 @@
 
     python -m benchmarks.growth --quick
 
-Every size runs in its own process; memory is its peak less what the imported libraries take. `measure` is the mode and the exact passes, `tune` the rates and
-the predicted law, `step` one step of one chain. Slopes are those of a straight line through the logarithms of the last three
-sizes: 1 is proportional growth.
+Every size runs in its own process; memory is its peak less what the imported libraries take. `measure` is the mode and the exact
+passes, `tune` the rates and the predicted law, `step` one step of one chain. Slopes are those of a straight line through the
+logarithms of the last three sizes: 1 is proportional growth.
 """
 
 from __future__ import annotations
