@@ -45,22 +45,22 @@ class Pool:
         return np.asarray(mean), np.asarray(spread) / total
 
 
-def ornstein(problem: Problem, preconditioner: str | None = None) -> Iterator[Found]:
+def ornstein(problem: Problem, structure: str = "auto") -> Iterator[Found]:
     """`orn.sample` with its defaults, asked for twice as many draws each time; all draws count."""
     import ornstein as orn
 
     model = problem.model()
-    curvature = orn.measure(model)
-    sampler = None if preconditioner is None else orn.ConstantSGD(preconditioner)
+    curvature = orn.measure(model, structure)
     pool, draws = Pool(problem.marginal, late=False), 50
     for seed in range(30):
-        post = orn.sample(model, sampler, curvature=curvature, draws=draws, seed=seed, keep="moments", progress=False)
+        post = orn.sample(model, curvature=curvature, draws=draws, seed=seed, keep="moments", progress=False)
         pool.add_moments(post.settings["states"], post.mean, post.covariance)
         yield pool.moments()
         draws *= 2
 
 
 def ornstein_diagonal(problem: Problem) -> Iterator[Found]:
+    """The diagonal metric: no whole matrix is measured, and the preconditioner is a diagonal."""
     yield from ornstein(problem, "diagonal")
 
 

@@ -57,7 +57,7 @@ def trace(file: Path, road: str, limit: float, rate: float | None = None) -> dic
             process.wait()
         output.seek(0)
         errors.seek(0)
-        points = [json.loads(line) for line in output.read().splitlines(keepends=True) if line.endswith("\n")]
+        points = _points(output.read())
         complaint = (errors.read().strip().splitlines() or [""])[-1]
     return {"points": points, "ended": _reason(complaint) if ended == "failed" else ended}
 
@@ -66,6 +66,11 @@ def _reason(complaint: str) -> str:
     """The last line of a traceback in words."""
     absent = re.match(r"ModuleNotFoundError: No module named '(\w+)", complaint)
     return f"{absent[1]} is not installed" if absent else complaint[:300]
+
+
+def _points(text: str) -> list[list[float]]:
+    """The whole lines that are points; libraries may print what they like in between."""
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.startswith("[") and line.endswith("]\n")]
 
 
 def _paths() -> list[str]:
@@ -79,8 +84,8 @@ def _watched(process: subprocess.Popen[str], output: Any, limit: float) -> str:
         try:
             return "done" if process.wait(timeout=0.25) == 0 else "failed"
         except subprocess.TimeoutExpired:
-            lines = os.pread(output.fileno(), 2**24, 0).decode().splitlines(keepends=True)
-            if lines and lines[-1].endswith("\n") and json.loads(lines[-1])[1] < ENOUGH / 5.0:
+            points = _points(os.pread(output.fileno(), 2**24, 0).decode())
+            if points and points[-1][1] < ENOUGH / 5.0:
                 return "close enough"
     return "limit"
 
