@@ -89,7 +89,7 @@ def _chains(result: dict[str, dict[str, float]]) -> list[str]:
     return [
         "Steps per second of all chains together, relative to one chain; 1.6 or more was aimed at for 4 chains on 2 cores.",
         "",
-        *table(["task", *(f"{count} chains" for count in counts)], rows),
+        *table(["task", *(f"{count} chain{'s' if count != '1' else ''}" for count in counts)], rows),
     ]
 
 
@@ -124,6 +124,8 @@ def _posterior(result: dict[str, Any]) -> list[str]:
         "![KL against seconds](time_to_posterior.svg)",
         "",
         *table(["", *headings], rows),
+        "",
+        "ornstein starts from the mode and the curvature at which Laplace stops: where Laplace is close enough it is there first.",
         "",
         *(f"- {who_won(name, part)}" for name, part in problems.items()),
         *absent,
