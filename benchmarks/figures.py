@@ -49,7 +49,7 @@ def time_to_posterior(result: dict[str, Any], path: Path) -> None:
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     for panel, (name, part) in zip(panels, problems.items(), strict=False):
         for position, road in enumerate(ROADS):
-            points = [point for point in part["roads"].get(road, {"points": []})["points"] if 0.0 < point[1] < float("inf")]
+            points = [point for point in part["roads"].get(road, {"points": []})["points"] if point[1] < float("inf")]
             if points:
                 seconds, distances = zip(*points, strict=True)
                 mark = "o-" if road.startswith("ornstein") else "s-"
