@@ -57,7 +57,7 @@ format: $(VENV)/.installed-dev ## format the code and mend what can be mended
 bench: $(VENV)/.installed-bench ## run the benchmarks
 	@$(BIN)/python -m benchmarks
 
-bench-quick: $(VENV)/.installed-bench ## run the benchmarks with short chains
+bench-quick: $(VENV)/.installed-bench ## compare speed ratios with the stored ones, under 2 minutes
 	@$(BIN)/python -m benchmarks --quick
 
 docs: $(VENV)/.installed-docs ## build the documentation, warnings are errors

@@ -157,6 +157,7 @@ def pymc_advi_steps(task: Task) -> Stepper:
     import pymc
 
     features, response = task.data()
+    features, response = features.astype(np.float64), response.astype(np.int64 if task.classes > 1 else np.float64)
     with pymc.Model():
         x, y = pymc.Minibatch(features, response, batch_size=task.batch_size)
         shape = task.columns if task.classes == 1 else (task.columns, task.classes)

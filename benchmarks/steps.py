@@ -27,8 +27,12 @@ def _curvature(model: orn.Model) -> orn.Curvature:
 
 
 def ornstein_steps(task: Task, form: str, chains: int = 1) -> Stepper:
+    """One of the tasks."""
+    return engine_steps(model_of(task), form, task.batch_size, chains)
+
+
+def engine_steps(model: orn.Model, form: str, batch_size: int, chains: int = 1) -> Stepper:
     """The engine itself, randomness included: what `orn.sample` spends per step."""
-    model = model_of(task)
     curvature = _curvature(model)
     small = 1e-4
     steps = {
@@ -38,7 +42,7 @@ def ornstein_steps(task: Task, form: str, chains: int = 1) -> Stepper:
     }
     injected = np.full(model.dim, small**2) if form == "SGLD" else None
     window = 100 if form == "IASG" else 1
-    dynamics = orn.Dynamics(steps.get(form, steps["scalar"]), task.batch_size, injected=injected, window=window)
+    dynamics = orn.Dynamics(steps.get(form, steps["scalar"]), batch_size, injected=injected, window=window)
     with width("float32"):
         problem = model.problem("float32", curvature.mode)
     run = Run(model.loss, problem, dynamics, model.n_data, np.zeros((chains, model.dim)), seed=0)

@@ -39,6 +39,7 @@ _WHERE = {
     "check_gradients": "check_gradients",
     "em": "hyper.em",
     "bbvi": "baselines.bbvi",
+    "cache_compilations": "compilation_cache",
     "compare": "compare",
     "laplace": "baselines.laplace",
     "low_rank": "baselines.low_rank",
@@ -107,6 +108,7 @@ if TYPE_CHECKING:
     from ornstein.check_gradients import check_gradients as check_gradients
     from ornstein.checkpoint import resume as resume
     from ornstein.compare import compare as compare
+    from ornstein.compilation_cache import cache_compilations as cache_compilations
     from ornstein.curvature import Curvature as Curvature
     from ornstein.curvature import measure as measure
     from ornstein.diagnostics.verdict import Verdict as Verdict

@@ -1,0 +1,62 @@
+"""Who runs the tasks of one step, and how chains add up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import compiled_loop, peers
+from benchmarks.steps import Stepper, interleaved, ornstein_steps
+from benchmarks.tasks import TASKS, Task
+
+FORMS = ("scalar", "diagonal", "full", "SGLD", "IASG")
+
+
+def competitors(task: Task, with_peers: bool = True) -> tuple[dict[str, Stepper], list[str]]:
+    """Everyone who runs this task, and who is missing."""
+    wide = task.columns * task.classes > 2000
+    everyone = {f"ornstein {form}": ornstein_steps(task, form) for form in FORMS if not (wide and form == "full")}
+    missing = []
+    if compiled_loop.available():
+        everyone["C++ loop, scalar"] = compiled_loop.compiled_steps(task)
+    else:
+        missing.append("C++ loop (no g++)")
+    if with_peers:
+        found, absent = peers.installed(task)
+        return {**everyone, **found}, missing + absent
+    return {**everyone, "blackjax SGLD": peers.blackjax_sgld_steps(task)}, missing
+
+
+def show(console: Console, task: Task, result: dict[str, float]) -> None:
+    table = Table(title=task.name, title_justify="left")
+    for heading in ("who", "µs per step", "× the C++ loop", "times faster than blackjax SGLD"):
+        table.add_column(heading, justify="left" if heading == "who" else "right")
+    limit, reference = result.get("C++ loop, scalar", float("nan")), result["blackjax SGLD"]
+    for name, value in result.items():
+        table.add_row(name, f"{value:.3g}", f"{value / limit:.2f}", f"{reference / value:.1f}")
+    console.print(table)
+
+
+def steps_section(console: Console, prefix: str = "T") -> dict[str, Any]:
+    """µs per step of everyone on the tasks whose name starts with `prefix`, and who was not there."""
+    steps, absent = {}, set()
+    for task in TASKS:
+        if task.name.startswith(prefix):
+            everyone, missing = competitors(task)
+            absent.update(missing)
+            steps[task.name] = interleaved(everyone)
+            show(console, task, steps[task.name])
+    console.print("not here: " + (", ".join(sorted(absent)) or "nobody"))
+    return {"steps": steps, "absent": sorted(absent)}
+
+
+def chains_section(console: Console, counts: tuple[int, ...] = (1, 4, 32)) -> dict[str, dict[str, float]]:
+    """Steps per second of all chains together, relative to one chain, on T1 to T3."""
+    gains = {}
+    for task in TASKS[:4]:
+        result = interleaved({str(count): ornstein_steps(task, "scalar", count) for count in counts})
+        gains[task.name] = {str(count): result["1"] / result[str(count)] for count in counts}
+        console.print(f"{task.name}: " + ", ".join(f"{count} chains {gain:.2f}×" for count, gain in gains[task.name].items()))
+    return gains
