@@ -24,17 +24,21 @@ EXAMPLES = {
     ),
 }
 HELPERS = {"calibration"}
+FULL_SIZE = {"hyperparameters"}  # needs the paper's data and minutes
+DATA = FOLDER.parents[1] / "shared" / "data"
 
 
-def output(name: str) -> str:
+def output(name: str, *arguments: str) -> str:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run([sys.executable, str(FOLDER / f"{name}.py")], capture_output=True, text=True, env=environment)
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / f"{name}.py"), *arguments], capture_output=True, text=True, env=environment
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def test_no_example_is_forgotten():
-    assert {path.stem for path in FOLDER.glob("*.py")} == EXAMPLES.keys() | HELPERS
+    assert {path.stem for path in FOLDER.glob("*.py")} == EXAMPLES.keys() | HELPERS | FULL_SIZE
 
 
 @pytest.mark.slow
@@ -50,3 +54,13 @@ def test_example(name):
     if "accuracy" in said:
         assert len(scores) >= 2
         assert all(float(accuracy) > 0.8 and float(loss) < 1.0 and float(error) < 0.3 for accuracy, loss, error in scores), said
+
+
+@pytest.mark.nightly
+def test_hyperparameters_at_full_size(tmp_path, monkeypatch):
+    if not DATA.exists():
+        pytest.skip("the paper's data sets are not beside the project (../shared/data)")
+    monkeypatch.setenv("ORNSTEIN_DATA", str(DATA))
+    monkeypatch.chdir(tmp_path)
+    said = output("hyperparameters", "mnist")
+    assert "60,000 rows" in said and "best of the grid" in said and (tmp_path / "mnist-em.png").exists()
