@@ -58,7 +58,8 @@ class LinearPredictor:
     def gradient_moments(self, theta: Array) -> tuple[Array, Array]:
         first, second = np.zeros(theta.size), np.zeros((theta.size, theta.size))
         for chunk in self._chunks(theta):
-            gradients = chunk.extended[:, self.feature_of] * chunk.first()[:, self.predictor_of]
+            gradients = np.take(chunk.extended, self.feature_of, axis=1)
+            gradients *= np.take(chunk.first(), self.predictor_of, axis=1)
             first += gradients.sum(axis=0)
             second += gradients.T @ gradients
         return first / self._rows, second / self._rows
@@ -121,18 +122,22 @@ class LinearPredictor:
         return matrix[self.feature_of, self.predictor_of]
 
     def _gram(self, extended: Array, weights: Array) -> Array:
-        """Σ_n J_n V_n J_nᵀ for symmetric weights V (rows, m, m)."""
-        size = self.feature_of.size
-        total = np.zeros((size, size))
+        """Σ_n J_n V_n J_nᵀ for symmetric weights V (rows, m, m): one wide product per predictor."""
         members = [np.flatnonzero(self.predictor_of == k) for k in range(self.predictors)]
+        columns = [np.take(extended, self.feature_of[member], axis=1) for member in members]
+        bounds = np.cumsum([0, *(member.size for member in members)])
+        sorted_total = np.empty((bounds[-1], bounds[-1]))
+        weighted = np.empty((extended.shape[0], bounds[-1]))
         for k in range(self.predictors):
-            left = extended[:, self.feature_of[members[k]]]
             for other in range(k, self.predictors):
-                right = extended[:, self.feature_of[members[other]]]
-                block = left.T @ (weights[:, k, other, None] * right)
-                total[np.ix_(members[k], members[other])] = block
-                if other > k:
-                    total[np.ix_(members[other], members[k])] = block.T
+                into = weighted[:, bounds[other] : bounds[other + 1]]
+                np.multiply(weights[:, k, other, None], columns[other], out=into)
+            block = columns[k].T @ weighted[:, bounds[k] :]
+            sorted_total[bounds[k] : bounds[k + 1], bounds[k] :] = block
+            sorted_total[bounds[k + 1] :, bounds[k] : bounds[k + 1]] = block[:, members[k].size :].T
+        order = np.concatenate(members)
+        total = np.empty_like(sorted_total)
+        total[np.ix_(order, order)] = sorted_total
         return total
 
     def _spread(self, extended: Array, covariance: Array) -> Array:

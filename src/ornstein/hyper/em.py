@@ -199,7 +199,7 @@ def _tuning(model: Model, request: Request) -> Tuning:
         raise InputError(
             f"the full recipe takes at most {FULL_LIMIT} parameters; the model has {model.dim}: use sampler='diagonal'"
         )
-    return FullTuning(chosen, size, scheme, chains)
+    return FullTuning(chosen, FullBatch(model), size, scheme, chains)
 
 
 def _at_the_end(climb: Climb, final: Model) -> tuple[Curvature, Dynamics]:

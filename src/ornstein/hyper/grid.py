@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
@@ -63,18 +63,16 @@ def map_grid(
     for value in values[::-1]:
         phi = np.log([value]) if coordinates.positive[0] else np.array([value])
         here = coordinates.model_at(model, phi)
-        theta = full_batch.mode(here, theta, map_spread(here, _at(here, curvature)))
+        theta = full_batch.mode(here, theta, map_spread(here, None if curvature is None else with_prior_of(here, curvature)))
         losses.append(held_out.loss(here, theta))
         report(f"{coordinates.names[0]} = {value:.3g}: validation loss {losses[-1]:.4f}")
     return Grid(coordinates.names[0], values, np.array(losses[::-1]))
 
 
-def _at(model: Model, curvature: Curvature | None) -> Curvature | None:
+def with_prior_of(model: Model, curvature: Curvature) -> Curvature:
     """The curvature with the prior of `model` in place of its own."""
-    if curvature is None or curvature.diagonal or curvature.prior_hessian is None:
+    if curvature.diagonal or curvature.prior_hessian is None:
         return curvature
-    from dataclasses import replace
-
     prior = model.prior_hessian(curvature.mode)
     hessian = curvature.hessian + (prior - curvature.prior_hessian) / model.n_data
     return replace(curvature, hessian=hessian, prior_hessian=prior)

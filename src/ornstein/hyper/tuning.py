@@ -20,6 +20,7 @@ from ornstein.dynamics import Dynamics, matrix_root
 from ornstein.engine import Run, block_length
 from ornstein.errors import CurvatureError, InputError, StabilityError
 from ornstein.hyper.full_batch import FullBatch, largest_rate
+from ornstein.hyper.warm_measure import WarmMeasure
 from ornstein.minibatch import IndexSource, effective_batch
 from ornstein.model import Model
 from ornstein.online_noise import OnlineNoise, noise_along
@@ -33,6 +34,8 @@ Array = np.ndarray
 CAP = 1.0
 # With this many rows per parameter, K[Σ] changes C by about 1/1000 and is not worth its passes over the data in every stage.
 PLENTY = 1000
+# N D² beyond which a pass for the Hessian takes seconds, and the mode is not sought by Newton's method alone.
+DEAR = 10**10
 LONGEST_STRIDE = 500
 SMALLEST_WEIGHT = 1e-3
 
@@ -76,11 +79,16 @@ class FullTuning:
 
     finds: ClassVar[str] = "exact full tuning: the maximum of the evidence"
     sampler: Any
+    full_batch: FullBatch
     batch_size: int | str
     scheme: str
     chains: int
     notes: dict[str, str] = field(default_factory=dict)
     _mode: Array | None = None
+    _warm: WarmMeasure = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._warm = WarmMeasure(self.full_batch)
 
     def stage(self, model: Model, positions: Array | None, seed: np.random.SeedSequence) -> Stage:
         curvature = self.curvature(model)
@@ -94,13 +102,17 @@ class FullTuning:
         """Nothing: the stage's curvature is exact."""
 
     def state(self) -> dict[str, Any]:
-        return _given(mode=self._mode)
+        warm = self._warm.state()
+        return _given(mode=self._mode) | ({"warm": warm} if warm else {})
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self._mode = state.get("mode")
+        self._warm.restore(state.get("warm", {}))
 
     def curvature(self, model: Model) -> Curvature:
         """Measured anew, the search for the mode starting at the last one."""
+        if model.n_data > PLENTY * model.dim and model.n_data * model.dim**2 > DEAR:
+            return replace(self._warm.at(model), noise_response=None)
         near = copy.copy(model)
         near.init = model.init if self._mode is None else self._mode
         curvature = measure(near, "full")
