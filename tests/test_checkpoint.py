@@ -99,7 +99,7 @@ def test_stopped_and_resumed_is_the_run_that_was_never_stopped(name, model, tmp_
         warnings.simplefilter("ignore", orn.OrnsteinWarning)
         whole = orn.sample(model, SAMPLERS[name], progress=False, **options)
         assert whole.settings["steps"] > 10 * engine.block_length(10, 3), "too short to be stopped in the middle"
-        same(whole, partial_then_resumed(tmp_path, model, SAMPLERS[name], 6, **options))
+        same(whole, partial_then_resumed(tmp_path, model, SAMPLERS[name], 12, **options))
 
 
 @pytest.mark.parametrize("scheme", ["replacement", "without-replacement", "slices"])

@@ -143,9 +143,10 @@ class ConstantSGD:
 
         def divergence(log_factor: float) -> float:
             spread = _spread(Dynamics(np.exp(log_factor) * step, 1, damping=self.damping), curvature, sampled, batch)
+            worst = 1e6 * (1.0 + np.exp(log_factor))
             if spread is None:
-                return 1e6 * (1.0 + np.exp(log_factor))
-            return theory.kl_covariance(*((spread, target) if self.objective == "kl_qp" else (target, spread)))
+                return worst
+            return min(worst, theory.kl_covariance(*((spread, target) if self.objective == "kl_qp" else (target, spread))))
 
         found = scipy.optimize.minimize_scalar(
             divergence, bounds=(np.log(1e-3), 0.0), method="bounded", options={"xatol": 1e-2}
