@@ -10,6 +10,22 @@ from battery import TABLE, TINY
 import ornstein as orn
 
 samplers = pytest.mark.parametrize("name", TABLE)
+# One of every kind of law. The dear checks run on these always, and on their variants (momentum, the paper's tuning, a step of
+# one's own, other targets) among the slow tests.
+ALWAYS = {f"ConstantSGD {form} discrete μ=1.0" for form in ("scalar", "diagonal", "full", "sqrt")} | {
+    "ConstantSGD full discrete μ=0.3",
+    "ConstantSGD full continuous μ=1.0",
+    "ConstantSGD full sandwich",
+    "SGLD",
+    "SGLD exact",
+    "SGLD-CV",
+    "SGFS full",
+    "SGHMC",
+    "SGNHT",
+    "IASG",
+}
+variants_are_slow = [pytest.param(name, marks=[] if name in ALWAYS else [pytest.mark.slow]) for name in TABLE]
+dear = pytest.mark.parametrize("name", variants_are_slow)
 
 
 @samplers
@@ -22,20 +38,21 @@ def test_instability_is_said_not_raised(name):
     battery.check_instability(TABLE[name])
 
 
-@pytest.mark.parametrize(
-    ("model", "dtype"),
-    [
-        pytest.param(model, dtype, marks=[pytest.mark.slow] if dtype == "float32" and model not in TINY[:2] else [])
-        for model in TINY
-        for dtype in ("float32", "float64")
-    ],
-)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("model", TINY[:2])
 @samplers
 def test_one_step_law(name, model, dtype):
     battery.check_one_step(TABLE[name], model, dtype)
 
 
-@pytest.mark.parametrize("name", [name for name, row in TABLE.items() if row.stationary])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("model", TINY[2:])
+@dear
+def test_one_step_law_with_a_scale_and_with_a_dead_column(name, model, dtype):
+    battery.check_one_step(TABLE[name], model, dtype)
+
+
+@pytest.mark.parametrize("name", [row for row in variants_are_slow if TABLE[row.values[0]].stationary])
 def test_stationary_covariance_on_a_quadratic_model(name):
     battery.check_stationary(TABLE[name], battery.quadratic, batch_size=10)
 
@@ -51,7 +68,7 @@ def test_stationary_covariance_on_logistic_regression_quickly(name):
     battery.check_stationary(TABLE[name], battery.logistic, batch_size=40)
 
 
-@samplers
+@dear
 def test_a_restored_chain_goes_on_bit_for_bit(name, monkeypatch):
     battery.check_restored(TABLE[name], monkeypatch)
 
@@ -97,11 +114,11 @@ def test_one_step_law_of_everything_a_dynamics_can_hold(form, control_variates, 
     battery.check_one_step(row, "gaussian, dead column", dtype)
 
 
-@samplers
+@dear
 def test_same_seed_same_draws(name):
     battery.check_same_seed(TABLE[name])
 
 
-@samplers
+@dear
 def test_saved_and_loaded(name, tmp_path):
     battery.check_stored(TABLE[name], tmp_path)

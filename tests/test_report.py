@@ -270,8 +270,15 @@ def browser():
         yield opened
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [WIDE, PHONE])
+@pytest.mark.parametrize(
+    ("width", "dark"),
+    [
+        pytest.param(WIDE, False, id="wide-light"),
+        pytest.param(PHONE, True, id="phone-dark"),
+        pytest.param(WIDE, True, id="wide-dark", marks=pytest.mark.slow),
+        pytest.param(PHONE, False, id="phone-light", marks=pytest.mark.slow),
+    ],
+)
 def test_in_a_browser_nothing_overflows_and_all_can_be_read(browser, page, tmp_path, width, dark):
     """Contrast of all text at least 4.5 to 1 (WCAG AA), labels in figures at least 7 pixels high, no message in the console."""
     browser.problems.clear()
