@@ -90,7 +90,9 @@ def test_the_intervals_are_exact():
         assert low + high == DRAWS
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (place > 0)) for place, name in enumerate(SAMPLERS)]
+)
 def test_calibrated_fast(name):
     """Few fits: an sd half of what it should be would be seen in 6 runs of 10, and by either parameter."""
     fits = 40

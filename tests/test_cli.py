@@ -129,7 +129,14 @@ def test_predictions_of_numbers_are_the_posterior_s_own(folder):
         predict_table(posterior, encoding, rows, probability=95)
 
 
-@pytest.mark.parametrize(("target", "family"), [("sold", "bernoulli"), ("visits", "poisson"), ("kind", "categorical")])
+@pytest.mark.parametrize(
+    ("target", "family"),
+    [
+        ("sold", "bernoulli"),
+        pytest.param("visits", "poisson", marks=pytest.mark.slow),
+        pytest.param("kind", "categorical", marks=pytest.mark.slow),
+    ],
+)
 def test_the_other_families_fit_and_predict(folder, target, family, capsys):
     drop = [word for name in ("price", "sold", "visits", "kind") if name != target for word in ("--drop", name)]
     asked = ["--family", "poisson"] if family == "poisson" else []

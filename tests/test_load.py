@@ -96,6 +96,7 @@ def grown_after(fits, warm, make):
     return resident() - start
 
 
+@pytest.mark.slow
 def test_the_same_model_over_and_over_does_not_grow():
     X, y = regression_data(80, 2)
     assert grown_after(60, 20, lambda number: orn.glm(X, y)) < 8e6

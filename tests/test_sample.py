@@ -156,6 +156,7 @@ class TestStarts:
         assert np.array_equal(flat.draws, tree.draws)
         assert model.names == flat.names
 
+    @pytest.mark.slow
     def test_without_a_start_chains_begin_in_the_predicted_law(self):
         _, _ = regression()
         slow = orn.Dynamics(1e-9, batch_size=20)

@@ -69,7 +69,9 @@ class Likelihood:
             )
             return -0.5 * ((y - mean) * jnp.exp(-log_scale)) ** 2 - log_scale - 0.5 * np.log(2.0 * np.pi)
         if self.family == "bernoulli":
-            return y * predictor - _softplus(predictor)
+            return -_softplus(
+                (1.0 - 2.0 * y) * predictor
+            )  # and not yu − softplus(u), whose slope is lost to rounding at large u
         if self.family == "categorical":
             return predictor[y] - jax.nn.logsumexp(predictor)
         return y * predictor - jnp.exp(predictor) - jax.scipy.special.gammaln(y + 1.0)
@@ -91,7 +93,18 @@ def _softplus(u: Array) -> Array:
 
 @_softplus.defjvp
 def _softplus_slope(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    return _softplus(primals[0]), jax.nn.sigmoid(primals[0]) * tangents[0]
+    return _softplus(primals[0]), _sigmoid(primals[0]) * tangents[0]
+
+
+@jax.custom_jvp
+def _sigmoid(u: Array) -> Array:
+    return jax.nn.sigmoid(u)
+
+
+@_sigmoid.defjvp
+def _sigmoid_slope(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    """s(u)s(−u) and not s(1−s), which is zero from u = 37 on."""
+    return _sigmoid(primals[0]), _sigmoid(primals[0]) * _sigmoid(-primals[0]) * tangents[0]
 
 
 @dataclass(frozen=True)
