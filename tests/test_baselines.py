@@ -14,7 +14,7 @@ from helpers import kl_by_definition, regression_data
 import ornstein as orn
 from ornstein.baselines import bbvi as bbvi_module
 from ornstein.baselines.laplace import CountedPasses
-from ornstein.interfaces.arviz import effective_sample_size
+from ornstein.draw_statistics import effective_sample_size
 from ornstein.sketch import Sketch, rank_of
 from ornstein.theory import Gaussian, kl
 

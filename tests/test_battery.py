@@ -28,6 +28,10 @@ variants_are_slow = [pytest.param(name, marks=[] if name in ALWAYS else [pytest.
 dear = pytest.mark.parametrize("name", variants_are_slow)
 
 
+def test_what_always_runs_is_in_the_table():
+    assert TABLE.keys() >= ALWAYS
+
+
 @samplers
 def test_protocol(name):
     battery.check_protocol(TABLE[name])

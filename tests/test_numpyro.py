@@ -17,8 +17,8 @@ from numpyro import handlers
 from numpyro.infer.util import potential_energy
 
 import ornstein as orn
+from ornstein.draw_statistics import effective_sample_size
 from ornstein.interfaces import numpyro as interface
-from ornstein.interfaces.arviz import effective_sample_size
 from ornstein.precision import double
 
 

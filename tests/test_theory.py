@@ -774,6 +774,7 @@ def test_a_rate_that_its_own_noise_would_break_is_shrunk_to_the_best(strength):
     sampler = orn.ConstantSGD("scalar", objective="kl_pq")
     assert not sampler.tune(constant, batch_size=10).predict(curvature).stable
     dynamics = sampler.tune(curvature, batch_size=10)
+    assert any("best stable one" in note for note in dynamics.notes)
     best = dynamics.predict(curvature).kl_pq
     for factor in (0.8, 0.95, 1.03):
         other = orn.ConstantSGD("scalar", step_size=factor * float(dynamics.preconditioner)).tune(curvature, batch_size=10)

@@ -18,7 +18,7 @@ import ornstein as orn
 from ornstein.diagnostics.finding import Finding, graded, skipped, worst
 from ornstein.diagnostics.subject import Subject
 from ornstein.diagnostics.verdict import Verdict
-from ornstein.interfaces.arviz import pareto_smoothed
+from ornstein.draw_statistics import pareto_smoothed
 
 ALWAYS = ["length", "stationary", "R-hat, ESS", "as predicted", "predicted distance", "measured distance"]
 ASSUMPTIONS = ["A1 Gaussian noise", "A2 constant noise", "A3 small steps", "A4 quadratic", "A5 noise = curvature"]

@@ -216,7 +216,7 @@ class _Cost:
 
 def _effective_sizes(posterior: Posterior) -> tuple[Array, Array]:
     """Effective sample sizes, and of which parameters: all of them, or 500 spread evenly over more."""
-    from ornstein.interfaces.arviz import effective_sample_size
+    from ornstein.draw_statistics import effective_sample_size
 
     count = posterior.mean.size
     positions = np.unique(np.linspace(0, count - 1, min(count, MOST_SIZES)).astype(int))

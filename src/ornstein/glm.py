@@ -27,7 +27,10 @@ Array = Any
 
 @dataclass(frozen=True)
 class Likelihood:
-    """log p(y | x, θ) of one example; equal settings compare equal, so that fits share compiled code."""
+    """log p(y | x, θ) of one example; equal settings compare equal, so that fits share compiled code.
+
+    `elementary` is what `Loss.elementary` says of it.
+    """
 
     family: str
     predictors: int
@@ -69,9 +72,8 @@ class Likelihood:
             )
             return -0.5 * ((y - mean) * jnp.exp(-log_scale)) ** 2 - log_scale - 0.5 * np.log(2.0 * np.pi)
         if self.family == "bernoulli":
-            return -_softplus(
-                (1.0 - 2.0 * y) * predictor
-            )  # and not yu − softplus(u), whose slope is lost to rounding at large u
+            # Not yu − softplus(u), whose slope is lost to rounding at large u.
+            return -_softplus((1.0 - 2.0 * y) * predictor)
         if self.family == "categorical":
             return predictor[y] - jax.nn.logsumexp(predictor)
         return y * predictor - jnp.exp(predictor) - jax.scipy.special.gammaln(y + 1.0)

@@ -197,7 +197,7 @@ class Posterior:
         low, high = (1.0 - probability) / 2.0, (1.0 + probability) / 2.0
         if not self.draws.shape[1]:
             return pandas.DataFrame({"mean": self.mean, "sd": self.sd}, index=list(self.names))
-        from ornstein.interfaces.arviz import effective_sample_size, split_r_hat
+        from ornstein.draw_statistics import effective_sample_size, split_r_hat
 
         names, draws = self.named_draws()
         rows = []

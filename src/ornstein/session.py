@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ornstein.collect import Collection
+from ornstein.draw_statistics import import_ahead
 from ornstein.engine import Pause, Run
-from ornstein.interfaces.arviz import import_statistics
 from ornstein.model import Model
 from ornstein.posterior import Posterior, provenance
 from ornstein.precision import width
@@ -110,7 +110,7 @@ class Session:
 def finished(session: Session, progress: bool, pause: Pause | None, started: float) -> Posterior:
     """Run a session from where it is to its end, or until the user interrupts it, and hand over what it has delivered."""
     plan, run = session.plan, session.run
-    import_statistics()
+    statistics = import_ahead()
     with _progress_bar(progress, plan.chains * (plan.warmup + plan.draws * session.thin)) as report:
         report(session.steps)
         complete = session.warm_up(report, pause)
@@ -120,6 +120,7 @@ def finished(session: Session, progress: bool, pause: Pause | None, started: flo
         pause.take()
     collection, tuned = session.collection, session.tuned
     if collection is None or collection.moments.states < 2:
+        statistics.join()  # an import that goes on while the interpreter ends would make it forget that it was interrupted
         raise KeyboardInterrupt("interrupted during warm-up, before the first draw")
     settings = {
         "batch_size": tuned.dynamics.batch_size,

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from verdict_problems import REFERENCE_MODELS, REFERENCES
 
 from ornstein.baselines.nuts import nuts
-from ornstein.interfaces.arviz import effective_sample_size, split_r_hat
+from ornstein.draw_statistics import effective_sample_size, split_r_hat
 
 
 def main() -> None:

@@ -61,7 +61,7 @@ def chains_agree(subject: Subject) -> Finding:
     draws, law = subject.posterior.draws, subject.law
     if subject.no_chains:
         return skipped("R-hat, ESS", subject.no_chains)
-    from ornstein.interfaces.arviz import effective_sample_size, split_r_hat
+    from ornstein.draw_statistics import effective_sample_size, split_r_hat
 
     columns = np.argsort(-_disagreement(draws))[:PARAMETERS_LOOKED_AT]
     series = {subject.posterior.names[column]: draws[:, :, column] for column in columns}
@@ -86,7 +86,7 @@ def chains_agree(subject: Subject) -> Finding:
 
 def fewest_effective(subject: Subject) -> float:
     """The smallest bulk ESS among the parameters whose chains differ most."""
-    from ornstein.interfaces.arviz import effective_sample_size
+    from ornstein.draw_statistics import effective_sample_size
 
     draws = subject.posterior.draws
     columns = np.argsort(-_disagreement(draws))[:PARAMETERS_LOOKED_AT]

@@ -89,7 +89,7 @@ class Weighted:
 
 def weigh(model: Model, gaussian: Gaussian, count: int, seed: int = 0) -> Weighted:
     """`count` points about a Gaussian, in pairs about its mean, weighted by the posterior: that many passes over the data."""
-    from ornstein.interfaces.arviz import pareto_smoothed
+    from ornstein.draw_statistics import pareto_smoothed
 
     size = gaussian.mean.size
     widened = 1.0 + np.sqrt(WIDENING / size)

@@ -129,7 +129,8 @@ class ConstantSGD:
             trial = Dynamics(step, 1, damping=self.damping)
             spread = _spread(trial, curvature, sampled, batch)
             if spread is None:
-                return self._shrunk(step, curvature, sampled, batch), notes
+                shrunk = "the rate that is best for constant noise diverges where the noise answers to θ: the best stable one is taken"
+                return self._shrunk(step, curvature, sampled, batch), (*notes, shrunk)
             previous = step
             noise = sampled.noise - curvature.effective_noise + curvature.noise_at(spread)
             step, notes = self._search(curvature, noise, batch)

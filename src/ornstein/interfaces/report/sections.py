@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ornstein.interfaces.arviz import split_r_hat
+from ornstein.draw_statistics import split_r_hat
 from ornstein.interfaces.report import figures
 from ornstein.interfaces.report.calibration import calibrate
 from ornstein.interfaces.report.theme import Draw, as_png, as_svg
