@@ -17,6 +17,7 @@ from ornstein.interfaces.cli import main
 from ornstein.interfaces.encoding import Encoding
 from ornstein.interfaces.fitting import SAMPLERS, encoding_of, sampler_by_name
 from ornstein.interfaces.predicting import predict_table
+from ornstein.interfaces.scheduling import scheduler
 from ornstein.interfaces.theory_table import curvature_of, theory_table
 
 QUICK = ["--draws", "200", "--chains", "2"]
@@ -354,7 +355,7 @@ def test_a_folder_of_parquet_files_on_a_scheduler(tmp_path, capsys):
     table = houses(1200)[["size", "area", "price"]]
     folder = parquet_folder(tmp_path / "parts", table, 2)
     with distributed.LocalCluster(
-        2, threads_per_worker=1, processes=False, protocol="inproc://", dashboard_address=None, silence_logs=50
+        n_workers=2, threads_per_worker=1, processes=False, protocol="inproc://", dashboard_address=None, silence_logs=50
     ) as cluster:
         place = ("--scheduler", cluster.scheduler_address, "--out", tmp_path / "fit")
         assert run("fit", folder, "-t", "price", "--draws", "300", "--chains", "2", *place) == 0
@@ -370,6 +371,13 @@ def test_a_folder_of_parquet_files_on_a_scheduler(tmp_path, capsys):
     params = posterior.params
     assert abs(params["coef"][..., 0].mean() - least_squares[1]) < 0.2 * params["coef"][..., 0].std()
     assert run("predict", tmp_path / "fit" / "fit.orn", folder / "part-0.parquet", "--out", tmp_path / "p.csv") == 0
+
+
+def test_a_local_scheduler_has_the_workers_asked_for():
+    """Three: neither the machine's cores nor Dask's own choice."""
+    pytest.importorskip("distributed", reason="--scheduler needs Dask")
+    with scheduler("local:3") as client:
+        assert len(client.scheduler_info(n_workers=-1)["workers"]) == 3
 
 
 @pytest.mark.slow

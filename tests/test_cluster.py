@@ -34,7 +34,9 @@ N, D = 8000, 3
 
 
 def cluster(workers, processes=True):
-    return distributed.LocalCluster(workers, threads_per_worker=1, processes=processes, dashboard_address=None, silence_logs=50)
+    return distributed.LocalCluster(
+        n_workers=workers, threads_per_worker=1, processes=processes, dashboard_address=None, silence_logs=50
+    )
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +121,7 @@ def test_shards(client, data):
 @pytest.mark.parametrize("workers", [2, 4])
 def test_worker_processes(workers, data):
     with cluster(workers) as local, distributed.Client(local) as connected:
+        assert len(connected.scheduler_info(n_workers=-1)["workers"]) == workers
         chains_over_workers(connected, data, 400)
         shards_agree(connected, data, 2000, 4)
 

@@ -23,6 +23,7 @@ from ornstein.tables import is_sparse
 
 Array = np.ndarray
 KEPT_BYTES = 2**26
+CHUNK_NUMBERS = 2**18  # of a chunk of rows: 2 MB, what a core's cache holds
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +59,8 @@ class LinearPredictor:
     def gradient_moments(self, theta: Array) -> tuple[Array, Array]:
         first, second = np.zeros(theta.size), np.zeros((theta.size, theta.size))
         for chunk in self._chunks(theta):
-            gradients = np.take(chunk.extended, self.feature_of, axis=1)
-            gradients *= np.take(chunk.first(), self.predictor_of, axis=1)
+            gradients = self._columns(chunk.extended, self.feature_of)
+            gradients *= self._columns(chunk.first(), self.predictor_of)
             first += gradients.sum(axis=0)
             second += gradients.T @ gradients
         return first / self._rows, second / self._rows
@@ -122,9 +123,13 @@ class LinearPredictor:
         return matrix[self.feature_of, self.predictor_of]
 
     def _gram(self, extended: Array, weights: Array) -> Array:
-        """Σ_n J_n V_n J_nᵀ for symmetric weights V (rows, m, m): one wide product per predictor."""
+        """Σ_n J_n V_n J_nᵀ for symmetric weights V (rows, m, m): one wide product per predictor. Writes over `extended`."""
+        if self.predictors == 1 and weights.min() >= 0.0:
+            scaled = self._columns(extended, self.feature_of)
+            scaled *= np.sqrt(weights[:, 0])
+            return scaled.T @ scaled  # a matrix with its own transpose: BLAS does half of the work
         members = [np.flatnonzero(self.predictor_of == k) for k in range(self.predictors)]
-        columns = [np.take(extended, self.feature_of[member], axis=1) for member in members]
+        columns = [self._columns(extended, self.feature_of[member]) for member in members]
         bounds = np.cumsum([0, *(member.size for member in members)])
         sorted_total = np.empty((bounds[-1], bounds[-1]))
         weighted = np.empty((extended.shape[0], bounds[-1]))
@@ -140,26 +145,36 @@ class LinearPredictor:
         total[np.ix_(order, order)] = sorted_total
         return total
 
+    @staticmethod
+    def _columns(matrix: Array, which: Array) -> Array:
+        """Some columns; the first ones, in order, are looked at where they are, and a single one serves for all."""
+        if np.array_equal(which, np.arange(which.size)):
+            return matrix[:, : which.size]
+        return matrix if matrix.shape[1] == 1 else np.take(matrix, which, axis=1)
+
     def _spread(self, extended: Array, covariance: Array) -> Array:
         """J_nᵀΣJ_n, shape (rows, m, m): the covariance of each row's predictors."""
         spread = np.empty((extended.shape[0], self.predictors, self.predictors))
         members = [np.flatnonzero(self.predictor_of == k) for k in range(self.predictors)]
         for k in range(self.predictors):
-            left = extended[:, self.feature_of[members[k]]]
+            left = self._columns(extended, self.feature_of[members[k]])
             for other in range(k, self.predictors):
-                right = extended[:, self.feature_of[members[other]]]
+                right = self._columns(extended, self.feature_of[members[other]])
                 value = np.einsum("ni,ni->n", left @ covariance[np.ix_(members[k], members[other])], right)
                 spread[:, k, other] = spread[:, other, k] = value
         return spread
 
     def _extended_chunks(self, dimension: int) -> Iterator[tuple[slice, Array]]:
-        rows = max(1, 2**21 // max(dimension, self.features.shape[1] + 1))
+        """z = (x, 1) in double precision, some rows at a time, always in the same place: new memory would cost more than the
+        products. Who gets them may write over them; they are gone when the next are asked for.
+        """
+        rows = max(1, CHUNK_NUMBERS // max(dimension, self.features.shape[1] + 1))
+        place = np.empty((min(rows, self._rows), self.features.shape[1] + 1))
         for start in range(0, self._rows, rows):
             part = slice(start, min(start + rows, self._rows))
             block: Any = self.features[part]
-            dense = block.toarray() if is_sparse(block) else np.asarray(block)
-            extended = np.empty((dense.shape[0], dense.shape[1] + 1))
-            extended[:, :-1] = dense
+            extended = place[: part.stop - part.start]
+            extended[:, :-1] = block.toarray() if is_sparse(block) else block
             extended[:, -1] = 1.0
             yield part, extended
 

@@ -32,7 +32,7 @@ def scheduler(address: str) -> Iterator[Any]:
         if not 1 <= int(local[1]) <= 1024:
             raise InputError(f"--scheduler local:{local[1]} must ask for 1 to 1024 workers")
         with (
-            LocalCluster(int(local[1]), threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster,
+            LocalCluster(n_workers=int(local[1]), threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster,
             Client(cluster) as client,
         ):
             yield client
