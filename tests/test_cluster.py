@@ -137,6 +137,17 @@ def test_small_blocks_are_put_together(client, data):
     assert shards.merged({0, 1, 2}).rows == [8000]
 
 
+def test_short_chains_are_no_reason_to_bring_rows_together(client, data):
+    """20 draws of one chain: its own verdict speaks against every shard, and more rows would not help."""
+    X, y = data
+    sharded = orn.glm(da.from_array(X, chunks=(4000, -1)), da.from_array(y, chunks=4000), family="bernoulli")
+    posterior = orn.sample(sharded, client=client, draws=20, chains=1, progress=False)
+    assert posterior.settings["shards"] == 2
+    agreement = next(finding for finding in posterior.check().findings if finding.name == "R-hat, ESS")
+    assert agreement.level != "trusted" and np.isfinite(agreement.number)
+    assert "of the one chain" in agreement.sentence
+
+
 def test_data_frames_and_what_cannot_be_used(client, data, tmp_path):
     import pandas as pd
 

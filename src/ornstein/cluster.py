@@ -33,6 +33,7 @@ Array = np.ndarray
 FORMAT = "ornstein-cluster-1"
 ROWS_PER_PARAMETER = 20
 SMALL_KL, LARGE_KL = 0.05, 0.5
+OF_LENGTH = ("length", "stationary", "R-hat, ESS")  # what the verdict says of a chain that is too short
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ def _shard_parts(
     lonely = {
         number: CurvatureError("the shard's own verdict is that its draws are not to be trusted")
         for number, answer in enumerate(answers)
-        if isinstance(answer, Part) and len(answers) > 1 and _level(answer) == "not trusted"
+        if isinstance(answer, Part) and len(answers) > 1 and _too_few_rows(answer)
     }
     return answers, {**unfit, **lonely}
 
@@ -206,9 +207,9 @@ def _part(posterior: Posterior, rows: int, findings: list[dict[str, Any]]) -> Pa
     return Part(posterior.draws, posterior.mean, posterior.covariance, posterior.curvature.hessian, rows, plain, findings)
 
 
-def _level(part: Part) -> str:
-    levels = [finding["level"] for finding in part.findings if finding["level"] != SKIPPED]
-    return max(levels, key=LEVELS.index, default="trusted")
+def _too_few_rows(part: Part) -> bool:
+    """Whether something speaks against a shard that more rows can mend: not that its chain was short."""
+    return any(finding["level"] == "not trusted" and finding["name"] not in OF_LENGTH for finding in part.findings)
 
 
 def combined(curvature: Curvature, parts: list[Part]) -> tuple[Array, Gaussian]:

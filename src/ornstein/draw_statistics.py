@@ -20,7 +20,16 @@ def effective_sample_size(draws: Array, method: str) -> float:
 
 
 def split_r_hat(draws: Array) -> float:
-    """Rank-normalised split R-hat of one quantity's draws."""
+    """Rank-normalised split R-hat of one quantity's draws; of a single chain, whose halves are then the chains.
+
+    >>> import numpy as np
+    >>> steady = np.random.default_rng(0).normal(size=(1, 400))
+    >>> split_r_hat(steady) < 1.02, split_r_hat(steady + np.linspace(0, 3, 400)) > 1.2
+    (True, True)
+    """
+    if draws.shape[0] == 1:
+        half = draws.shape[1] // 2
+        draws = np.concatenate([draws[:, :half], draws[:, -half:]])
     return float(_array_stats().rhat(draws, chain_axis=0, draw_axis=1))
 
 

@@ -75,8 +75,9 @@ def chains_agree(subject: Subject) -> Finding:
         graded(r_hat, thresholds.R_HAT, thresholds.LARGEST_R_HAT),
         "trusted" if size >= thresholds.EFFECTIVE_DRAWS else "caution",
     )
+    of_one = " between parts of the one chain" if draws.shape[0] == 1 else ""
     sentence = (
-        f"R-hat {r_hat:.3f} (wanted: below {thresholds.R_HAT}), {size:.0f} effective draws "
+        f"R-hat {r_hat:.3f}{of_one} (wanted: below {thresholds.R_HAT}), {size:.0f} effective draws "
         f"(wanted: {thresholds.EFFECTIVE_DRAWS:.0f})"
     )
     detail = f"largest R-hat for {highest}; fewest effective draws for {scarcest[1]} ({scarcest[0]})"
