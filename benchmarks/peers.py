@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import warnings
 from collections.abc import Callable
@@ -156,8 +157,10 @@ def pymc_advi_steps(task: Task) -> Stepper:
     """Mean-field ADVI with `pm.Minibatch`."""
     import pymc
 
+    logging.getLogger("pymc").setLevel(logging.ERROR)  # it reports the end of every call
+
     features, response = task.data()
-    features, response = features.astype(np.float64), response.astype(np.int64 if task.classes > 1 else np.float64)
+    features, response = features.astype(np.float64), response.astype(np.int32 if task.classes > 1 else np.float64)
     with pymc.Model():
         x, y = pymc.Minibatch(features, response, batch_size=task.batch_size)
         shape = task.columns if task.classes == 1 else (task.columns, task.classes)
