@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from ornstein.batched import Batched
 from ornstein.curvature import FULL_LIMIT
 from ornstein.engine import Kept, block_length, divisor_within
 from ornstein.errors import InputError
@@ -92,42 +92,25 @@ class Draws:
         self.values[:, : state["values"].shape[1]] = state["values"]
 
 
-class Moments:
+class Moments(Batched):
     """Counts, means and centred second moments per chain, added up in float64 (diagonal above 2000 parameters).
 
     They take in states between the draws too, `spacing` steps apart: those carry twice the information on the covariance that
-    draws two relaxation times apart have, and cost nothing. Rows are added up in batches of fixed size, so that the result
-    depends on the rows alone and not on the pieces in which they arrive: a resumed run then has the same moments to the bit.
+    draws two relaxation times apart have, and cost nothing.
     """
 
+    arrays = ("count", "mean", "scatter", "batch", "waiting")
+
     def __init__(self, chains: int, dimension: int, full: bool, spacing: int) -> None:
-        self.spacing = spacing
         shape = (dimension, dimension) if full else (dimension,)
         require_memory("an array of second moments", chains, *shape)
-        self.count = np.zeros(chains, dtype=int)
+        self.begin(chains, dimension, max(1, min(2048, 2**18 // dimension)), spacing)
         self.mean = np.zeros((chains, dimension))
         self.scatter = np.zeros((chains, *shape))
-        self.batch = np.zeros((chains, max(1, min(2048, 2**18 // dimension)), dimension))
-        self.waiting = np.zeros(chains, dtype=int)
-
-    @property
-    def states(self) -> int:
-        """Rows taken in, over all chains."""
-        return int(self.count.sum() + self.waiting.sum())
-
-    def add(self, chain: int, draws: Array) -> None:
-        while len(draws):
-            filled = self.waiting[chain]
-            part = draws[: self.batch.shape[1] - filled]
-            self.batch[chain, filled : filled + len(part)] = part
-            self.waiting[chain] += len(part)
-            draws = draws[len(part) :]
-            if self.waiting[chain] == self.batch.shape[1]:
-                self._absorb(chain)
 
     def pooled(self) -> tuple[Array, Array]:
         """Mean and covariance of all chains together."""
-        whole = self._settled()
+        whole = self.settled()
         total = whole.count.sum()
         mean = whole.count @ whole.mean / total
         shift = whole.mean - mean
@@ -135,25 +118,7 @@ class Moments:
         between = np.einsum("c,ci,cj->ij", whole.count, shift, shift) if full else whole.count @ shift**2
         return mean, (whole.scatter.sum(axis=0) + between) / (total - 1)
 
-    def state(self) -> dict[str, Array]:
-        """Sums and the rows not yet added to them, for a checkpoint."""
-        return {name: getattr(self, name) for name in _MOMENT_ARRAYS}
-
-    def restore(self, state: Mapping[str, Array]) -> None:
-        for name in _MOMENT_ARRAYS:
-            getattr(self, name)[...] = state[name]
-
-    def _settled(self) -> Moments:
-        """A copy in which no row waits."""
-        other = copy.copy(self)
-        for name in _MOMENT_ARRAYS:
-            setattr(other, name, getattr(self, name).copy())
-        for chain in range(len(self.count)):
-            if other.waiting[chain]:
-                other._absorb(chain)
-        return other
-
-    def _absorb(self, chain: int) -> None:
+    def absorb(self, chain: int) -> None:
         rows = self.batch[chain, : self.waiting[chain]]
         mean = rows.mean(axis=0)
         centred = rows - mean
@@ -167,9 +132,6 @@ class Moments:
         self.mean[chain] += shift * len(rows) / after
         self.count[chain] = after
         self.waiting[chain] = 0
-
-
-_MOMENT_ARRAYS = ("count", "mean", "scatter", "batch", "waiting")
 
 
 class Collection:

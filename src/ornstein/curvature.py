@@ -170,7 +170,7 @@ def measure(model: Model, structure: str = "auto", *, hessian: str = "exact", mo
     derivatives = model.closed_form() or Autodiff(model)
     full = structure == "full" or (structure == "auto" and model.dim <= FULL_LIMIT)
     found = _find_mode(model, derivatives, full and hessian == "exact") if mode is None else np.asarray(mode, dtype=float)
-    return _full(model, derivatives, found, hessian) if full else _diagonal(model, derivatives, found)
+    return _full(model, derivatives, found, hessian) if full else diagonal_curvature(model, found)
 
 
 def _full(model: Model, derivatives: Derivatives, mode: Array, hessian: str) -> Curvature:
@@ -196,15 +196,17 @@ def _full(model: Model, derivatives: Derivatives, mode: Array, hessian: str) -> 
     )
 
 
-def _diagonal(model: Model, derivatives: Derivatives, mode: Array) -> Curvature:
+def diagonal_curvature(model: Model, mode: Array, products: Callable[[Array, Array], Array] | None = None) -> Curvature:
+    """The diagonal picture at a point taken as the mode: C exact on all rows, A taken as C + Λ/N.
+
+    `products` (θ, v) ↦ the mean Hessian times v, where there is a cheaper way to them than the exact one.
+    """
+    derivatives = model.closed_form() or Autodiff(model)
     first, second = derivatives.diagonal_moments(mode)
-    noise = second - first**2
+    noise = np.maximum(second - first**2, 0.0)
     prior = model.prior_hessian(mode)
     prior = prior if prior.ndim == 1 else np.diagonal(prior)
-
-    def product(vector: Array) -> Array:
-        return derivatives.hessian_product(mode, vector) + prior * vector / model.n_data
-
+    product = products or derivatives.hessian_product
     return Curvature(
         mode,
         noise + prior / model.n_data,
@@ -213,7 +215,7 @@ def _diagonal(model: Model, derivatives: Derivatives, mode: Array) -> Curvature:
         prior_hessian=prior,
         names=model.names,
         approximate="only diagonals are known, and A is taken as C + Λ/N",
-        hessian_product=product,
+        hessian_product=lambda vector: product(mode, vector) + prior * vector / model.n_data,
     )
 
 
@@ -282,6 +284,11 @@ def _newton(
     previous, curved = np.inf, np.zeros(theta.size)
     for number in range(rounds):
         matrix = hessian(theta)
+        if not np.all(np.isfinite(matrix)):
+            raise CurvatureError(
+                f"the second derivatives of the loss are not finite after {number} Newton steps: bring the columns of the data to "
+                "a common scale, or give an init nearer the mode"
+            )
         curved = np.diagonal(matrix) if number == 0 else curved
         step = _lifted_solve(matrix, slope)
         decrease = float(slope @ step)

@@ -13,17 +13,15 @@ has by the spiked model (Donoho, Gavish and Johnstone 2018); what does not is le
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from ornstein.batched import Batched
 from ornstein.curvature import FULL_LIMIT
 
 Array = np.ndarray
 SPARE = 10  # rows beyond the rank, so that what is dropped too early does not matter
-_ARRAYS = ("count", "mean", "scatter", "jumps", "pairs", "rows", "batch", "waiting")
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,35 +61,20 @@ def rank_of(keep: str) -> int | None:
     return int(rank) if name == "low-rank" and rank.isdecimal() and int(rank) > 0 else None
 
 
-class Sketch:
-    """Takes in the states of several chains, as Moments does; each is added up alone, so that chains may run on threads."""
+class Sketch(Batched):
+    """Takes in the states of several chains, as Moments does, and keeps what stands out of them."""
+
+    arrays = ("count", "mean", "scatter", "jumps", "pairs", "rows", "batch", "waiting")
 
     def __init__(self, chains: int, dimension: int, rank: int, spacing: int) -> None:
-        self.spacing, self.rank = spacing, min(rank, dimension)
+        self.rank = min(rank, dimension)
         kept = min(rank + SPARE, dimension)
-        self.count = np.zeros(chains, dtype=int)
+        self.begin(chains, dimension, max(kept, 2), spacing)
         self.mean = np.zeros((chains, dimension))
         self.scatter = np.zeros((chains, dimension))
         self.jumps = np.zeros((chains, dimension))
         self.pairs = np.zeros(chains, dtype=int)
         self.rows = np.zeros((chains, kept, dimension))
-        self.batch = np.zeros((chains, max(kept, 2), dimension))
-        self.waiting = np.zeros(chains, dtype=int)
-
-    @property
-    def states(self) -> int:
-        """Rows taken in, over all chains."""
-        return int(self.count.sum() + self.waiting.sum())
-
-    def add(self, chain: int, states: Array) -> None:
-        while len(states):
-            filled = self.waiting[chain]
-            part = states[: self.batch.shape[1] - filled]
-            self.batch[chain, filled : filled + len(part)] = part
-            self.waiting[chain] += len(part)
-            states = states[len(part) :]
-            if self.waiting[chain] == self.batch.shape[1]:
-                self._absorb(chain)
 
     def pooled(self) -> tuple[Array, Array]:
         """Mean and covariance of all chains together."""
@@ -100,7 +83,7 @@ class Sketch:
 
     def law(self) -> LowRank:
         """The Gaussian of all states taken in so far."""
-        whole = self._settled()
+        whole = self.settled()
         total = int(whole.count.sum())
         mean = whole.count @ whole.mean / total
         shift = whole.mean - mean
@@ -121,25 +104,7 @@ class Sketch:
             for row in store:
                 row[:] = law.draw(generator)
 
-    def state(self) -> dict[str, Array]:
-        """All arrays, for a checkpoint."""
-        return {name: getattr(self, name) for name in _ARRAYS}
-
-    def restore(self, state: Mapping[str, Array]) -> None:
-        for name in _ARRAYS:
-            getattr(self, name)[...] = state[name]
-
-    def _settled(self) -> Sketch:
-        """A copy in which no row waits."""
-        other = copy.copy(self)
-        for name in _ARRAYS:
-            setattr(other, name, getattr(self, name).copy())
-        for chain in range(len(self.count)):
-            if other.waiting[chain]:
-                other._absorb(chain)
-        return other
-
-    def _absorb(self, chain: int) -> None:
+    def absorb(self, chain: int) -> None:
         rows = self.batch[chain, : self.waiting[chain]]
         mean = rows.mean(axis=0)
         centred = rows - mean

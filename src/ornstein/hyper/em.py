@@ -6,12 +6,13 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ornstein.curvature import FULL_LIMIT, Curvature
+from ornstein.curvature import FULL_LIMIT, Curvature, diagonal_curvature
 from ornstein.dynamics import Dynamics
 from ornstein.engine import Pause
 from ornstein.errors import ApproximationWarning, InputError
@@ -25,7 +26,7 @@ from ornstein.hyper.held_out import HeldOut
 from ornstein.hyper.mean_field import MeanField, mean_field
 from ornstein.hyper.request import Request
 from ornstein.hyper.saved import saving
-from ornstein.hyper.tuning import DiagonalTuning, FullTuning, PaperTuning, Tuning, automatic_sampler, diagonal_curvature
+from ornstein.hyper.tuning import DiagonalTuning, FullTuning, PaperTuning, Tuning, automatic_sampler
 from ornstein.minibatch import checked_batch_size, checked_scheme
 from ornstein.model import Model
 from ornstein.posterior import Posterior
@@ -210,7 +211,7 @@ def _at_the_end(climb: Climb, final: Model) -> tuple[Curvature, Dynamics]:
         return curvature, tuning.stable(curvature)[0]
     assert isinstance(tuning, DiagonalTuning | PaperTuning) and climb.positions is not None and climb.stage is not None
     mode = tuning.full_batch.mode(final, climb.positions.mean(axis=0), np.ones(final.dim))
-    curvature = diagonal_curvature(final, mode, tuning.full_batch)
+    curvature = diagonal_curvature(final, mode, partial(tuning.full_batch.hessian_product, final))
     return curvature, tuning.tune(curvature) if isinstance(tuning, DiagonalTuning) else climb.stage.dynamics
 
 

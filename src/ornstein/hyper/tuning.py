@@ -9,12 +9,13 @@ import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from ornstein import theory
-from ornstein.curvature import Curvature, measure
+from ornstein.curvature import Curvature, diagonal_curvature, measure
 from ornstein.derivatives import Autodiff
 from ornstein.dynamics import Dynamics, matrix_root
 from ornstein.engine import Run, block_length
@@ -170,7 +171,7 @@ class DiagonalTuning:
 
     def stage(self, model: Model, positions: Array | None, seed: np.random.SeedSequence) -> Stage:
         centre = self.full_batch.mode(model, model.init, np.ones(model.dim)) if positions is None else positions.mean(axis=0)
-        curvature = diagonal_curvature(model, centre, self.full_batch)
+        curvature = diagonal_curvature(model, centre, partial(self.full_batch.hessian_product, model))
         dynamics = self.tune(curvature)
         if positions is None:
             normals = np.random.default_rng(seed).standard_normal((self.chains, model.dim))
@@ -299,25 +300,6 @@ class PaperTuning:
                 f"{max(1, int(self.batch_size * bound / rate))}"
             )
         return Dynamics(np.asarray(min(rate, bound)), self.batch_size, self.scheme, sampler="ConstantSGD('scalar')")
-
-
-def diagonal_curvature(model: Model, mode: Array, full_batch: FullBatch) -> Curvature:
-    """The diagonal picture at a point taken as the mode: C exact on all rows, A taken as C + Λ/N, products with A in float32."""
-    derivatives = model.closed_form() or Autodiff(model)
-    first, second = derivatives.diagonal_moments(mode)
-    noise = np.maximum(second - first**2, 0.0)
-    prior = model.prior_hessian(mode)
-    prior = prior if prior.ndim == 1 else np.diagonal(prior)
-    return Curvature(
-        mode,
-        noise + prior / model.n_data,
-        noise,
-        model.n_data,
-        prior_hessian=prior,
-        names=model.names,
-        approximate="only diagonals are known, and A is taken as C + Λ/N",
-        hessian_product=lambda vector: full_batch.hessian_product(model, mode, vector) + prior * vector / model.n_data,
-    )
 
 
 def automatic_sampler(sampler: Any, model: Model, limit: int) -> Any:
