@@ -13,7 +13,7 @@ from typing import Any
 import jax
 
 
-def compiled(function: Callable[..., Any], keep: int = 32) -> Callable[..., Any]:
+def compiled(function: Callable[..., Any], keep: int = 16) -> Callable[..., Any]:
     """Compile `function(static, *arrays)` once per static argument, the last `keep` of them remembered."""
 
     @lru_cache(maxsize=keep)
