@@ -62,6 +62,7 @@ METHODS: dict[str, Callable[..., orn.Posterior]] = {
     "`SGLD(exact=True)`": sampled(orn.SGLD(exact=True)),
     "`SGLD()`": sampled(orn.SGLD()),
     "`orn.nuts`": lambda model, curvature, seed: orn.nuts(model, seed=seed, warmup=500, **BUDGET),
+    "`orn.nuts`, dense mass": lambda model, curvature, seed: orn.nuts(model, seed=seed, warmup=500, dense_mass=True, **BUDGET),
     "`orn.low_rank`": lambda model, curvature, seed: orn.low_rank(
         model, curvature=curvature, batch_size=BATCH, max_steps=2_000_000, seed=seed, progress=False
     ),
