@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import scipy.stats
 
 import ornstein as orn
 from ornstein.interfaces import console
-from ornstein.interfaces.cli import main
+from ornstein.interfaces.cli import SAMPLER_HELP, main
 from ornstein.interfaces.encoding import Encoding
 from ornstein.interfaces.fitting import SAMPLERS, encoding_of, sampler_by_name
 from ornstein.interfaces.predicting import predict_table
@@ -65,10 +66,16 @@ def test_help_has_an_example(command, capsys):
     assert f"Example:  ornstein {command}" in " ".join(capsys.readouterr().out.replace("│", " ").split(" "))
 
 
+def test_the_help_of_fit_names_every_sampler():
+    """It is written out, so that `--help` need not import them."""
+    assert re.split(", | or ", SAMPLER_HELP.rstrip(".")) == list(SAMPLERS)
+
+
 def test_no_command_shows_what_there_is(capsys):
     assert run() == 0
     shown = capsys.readouterr().out
     assert all(command in shown for command in COMMANDS)
+    assert "Example:  ornstein fit" in shown
     assert run("--version") == 0
     assert orn.__version__ in capsys.readouterr().out
 

@@ -35,6 +35,7 @@ def fitted() -> orn.Posterior:
     names = [NASTY, "price ($) in $", "長さ & breite", "anotherratherlongcolumnnamewithoutasinglespaceinit"]
     frame = pd.DataFrame(values, columns=names).assign(area=rng.choice(["north", "south"], 800))
     frame["price"] = 40.0 + values @ [1.0, -2.0, 0.5, 0.0] + 3.0 * (frame["area"] == "south") + rng.normal(size=800)
+    frame["長さ & breite"] *= 1e6  # its coefficient has six zeros after the point
     return Table.of(frame, "price").sample(orn.ConstantSGD("full"), "table.csv", draws=400, progress=False)
 
 
@@ -286,6 +287,7 @@ def test_in_a_browser_nothing_overflows_and_all_can_be_read(browser, page, tmp_p
     browser.open(page, width, dark)
     assert browser.evaluate("innerWidth") == width
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.evaluate("[...document.querySelectorAll('.table')].filter(e => e.scrollWidth > e.clientWidth).length") == 0
     assert browser.evaluate(OVERFLOWING) == []
     assert browser.evaluate(UNREADABLE) == []
     assert browser.evaluate(SMALLEST) >= 7.0

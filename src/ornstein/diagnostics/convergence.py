@@ -23,7 +23,7 @@ def length(subject: Subject) -> Finding | None:
     times = subject.steps_per_chain / max(law.prediction.relaxation_time, 1e-12)
     level = "trusted" if times >= enough else "caution"
     level = worst(level, graded(error.slowest, thresholds.LARGEST_MEAN_ERROR, thresholds.LARGEST_MEAN_ERROR))
-    sentence = f"{times:.3g} relaxation times per chain (wanted: {enough:.0f})"
+    sentence = f"{f'{times:,.0f}' if times >= enough else f'{times:.3g}'} relaxation times per chain (wanted: {enough:.0f})"
     detail = (
         f"along the slowest direction the mean is known to {error.slowest:.2g} sd (not trusted above "
         f"{thresholds.LARGEST_MEAN_ERROR}); chance alone makes a KL of {error.total:.2g}"

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="ornstein",
     help="Bayesian posteriors at the price of SGD: fit, judge and report a regression from a table.",
+    epilog="Example:  ornstein fit wine.csv --target quality",
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -37,6 +38,10 @@ DataOrFolder = Annotated[
     ),
 ]
 Target = Annotated[str, typer.Option("--target", "-t", help="The column to explain.", show_default=False)]
+SAMPLER_HELP = (
+    "constant-sgd-full, constant-sgd-diagonal, constant-sgd-sqrt, constant-sgd-scalar, sgld, sgld-exact, sgfs-full, "
+    "sgfs-diagonal, sghmc or iasg."
+)
 Family = Annotated[str, typer.Option(help="auto, gaussian, bernoulli, categorical or poisson.")]
 Batch = Annotated[
     int | None, typer.Option("--batch-size", help="Rows per step; chosen near √N if not given.", show_default=False)
@@ -52,7 +57,7 @@ Categorical = Annotated[
     typer.Option("--categorical", help="A column of numbers that are labels; may be repeated.", show_default=False),
 ]
 Drop = Annotated[list[str] | None, typer.Option("--drop", help="A column to leave out; may be repeated.", show_default=False)]
-MaxSteps = Annotated[int, typer.Option("--max-steps", help="Bound on the steps of all chains together.", min=1)]
+MaxSteps = Annotated[int, typer.Option("--max-steps", help="Most steps that all chains together may take.", min=1)]
 
 
 @app.callback(invoke_without_command=True)
@@ -84,9 +89,7 @@ def fit(
     data: DataOrFolder,
     target: Target,
     family: Family = "auto",
-    sampler: Annotated[str, typer.Option(help="constant-sgd-full, -diagonal, -sqrt, -scalar, sgld, sgfs-full, iasg, …")] = (
-        "constant-sgd-full"
-    ),
+    sampler: Annotated[str, typer.Option(help=SAMPLER_HELP)] = "constant-sgd-full",
     batch_size: Batch = None,
     draws: Draws = 1000,
     chains: Chains = 4,
@@ -99,13 +102,17 @@ def fit(
     strict: Annotated[bool, typer.Option("--strict", help="Exit with code 1 unless the verdict is “trusted”.")] = False,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(help="Folder to write the state of the run into, so that it can be gone on with.", show_default=False),
+        typer.Option(
+            help="Folder for the state of the run, written as it goes, so that a run that stops can be continued.",
+            show_default=False,
+        ),
     ] = None,
-    every: Annotated[str, typer.Option(help="How often: 30s, 5m, 1h.")] = "60s",
+    every: Annotated[str, typer.Option(help="How often the checkpoint is written: 30s, 5m, 1h.")] = "60s",
     resume: Annotated[
         bool,
         typer.Option(
-            "--resume", help="Go on with the run in --checkpoint, with its settings; --draws may be more than it had asked for."
+            "--resume",
+            help="Continue the run in the --checkpoint folder, with its settings; only --draws may be raised.",
         ),
     ] = False,
     scheduler: Annotated[
@@ -166,8 +173,8 @@ def predict(
         Path | None,
         typer.Option(help="A .csv or .parquet file; beside the data as NAME-predictions.csv if not given.", show_default=False),
     ] = None,
-    probability: Annotated[float, typer.Option(help="Of the interval.")] = 0.95,
-    draws: Annotated[int, typer.Option(help="At most so many posterior draws are used.", min=2)] = 1000,
+    probability: Annotated[float, typer.Option(help="Probability that the interval holds, between 0 and 1.")] = 0.95,
+    draws: Annotated[int, typer.Option(help="Use at most this many posterior draws.", min=2)] = 1000,
     seed: Seed = 0,
 ) -> None:
     """Add a mean, a standard deviation and an interval for the target to every row of a table.
@@ -207,7 +214,9 @@ def compare(
     ] = None,
     reference: Annotated[
         str | None,
-        typer.Option(help="The method that the others are measured against; nuts if there, else laplace.", show_default=False),
+        typer.Option(
+            help="The method that the others are measured against; nuts if it is among them, else laplace.", show_default=False
+        ),
     ] = None,
     family: Family = "auto",
     batch_size: Batch = None,
@@ -250,7 +259,9 @@ def theory(
             "--hessian", "-A", help="A, Hessian of the mean loss, likewise; equal to C if not given.", show_default=False
         ),
     ] = None,
-    sampler: Annotated[list[str] | None, typer.Option(help="Only this one; may be repeated.", show_default=False)] = None,
+    sampler: Annotated[
+        list[str] | None, typer.Option(help="Only this sampler of `ornstein fit`; may be repeated.", show_default=False)
+    ] = None,
 ) -> None:
     """Answer “which step size for this N, S, D, C?” without running anything.
 

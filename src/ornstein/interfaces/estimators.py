@@ -12,29 +12,34 @@ another order, or repeated instead of weighted, give the same draws bit for bit.
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ornstein.errors import CurvatureError, DivergenceError, InputError, OrnsteinError, StabilityError
+from ornstein.errors import InputError, OrnsteinError
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
     from sklearn.metrics import d2_tweedie_score
     from sklearn.utils import check_random_state
     from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+    from sklearn.utils.validation import check_is_fitted, validate_data
+
+    from ornstein.interfaces.estimator_fitting import (
+        deviation,
+        ordered_rows,
+        regression,
+        regression_prior,
+        row_weights,
+        set_posterior,
+        whole_counts,
+    )
 except ImportError as error:
     raise OrnsteinError("the estimators need scikit-learn: pip install 'ornstein[sklearn]'") from error
 
-if TYPE_CHECKING:
-    from ornstein.curvature import Curvature
-    from ornstein.posterior import Posterior
-
 Array = np.ndarray
-MOST_REPETITIONS = 10  # whole-number weights are spelled out as rows while that makes at most this many times more of them
 CHUNK = 2**22
 
 
@@ -91,15 +96,15 @@ class BayesianRegressor(RegressorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BayesianRegressor:
         """Sample the posterior; weights multiply the rows' log likelihoods."""
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
-        rows = _rows(X, np.asarray(y, dtype=float), _weights(sample_weight, X))
-        scale = _deviation(rows.y, rows.weights)
+        rows = ordered_rows(X, np.asarray(y, dtype=float), row_weights(sample_weight, X))
+        scale = deviation(rows.y, rows.weights)
         if scale == 0.0:
             raise InputError("y is constant: there is nothing to explain")
-        model = _model(self, rows, "gaussian", scale, noise_scale=self.noise_scale)
+        model = regression(self, rows, "gaussian", scale, noise_scale=self.noise_scale)
         if model.likelihood.infer_scale:
             model.hyperparameters = {**model.hyperparameters, "noise_guess": np.asarray(0.1 * scale)}
             model.loss = replace(model.loss, log_prior=regression_prior)
-        _sample(self, model)
+        set_posterior(self, model)
         mean = self.posterior_.layout.unflatten(self.posterior_.mean)
         self.coef_ = mean["coef"]
         self.intercept_ = float(mean["intercept"]) if self.fit_intercept else 0.0
@@ -180,7 +185,7 @@ class BayesianPoissonRegressor(RegressorMixin, BaseEstimator):
             raise InputError(f"y must not be negative; it holds {y.min():.4g}")
         if not np.any(y):
             raise InputError("y is 0 everywhere: the rate has no lower bound")
-        _sample(self, _model(self, _whole_counts(_rows(X, y, _weights(sample_weight, X))), "poisson"))
+        set_posterior(self, regression(self, whole_counts(ordered_rows(X, y, row_weights(sample_weight, X))), "poisson"))
         mean = self.posterior_.layout.unflatten(self.posterior_.mean)
         self.coef_ = mean["coef"]
         self.intercept_ = float(mean["intercept"]) if self.fit_intercept else 0.0
@@ -254,14 +259,14 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         """Sample the posterior; weights multiply the rows' log likelihoods."""
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(y)
-        weights = _weights(sample_weight, X)
+        weights = row_weights(sample_weight, X)
         kept = slice(None) if weights is None else weights > 0
         self.classes_ = np.unique(y[kept])
         if len(self.classes_) < 2:
             raise InputError(f"y holds one class only, {self.classes_[0]!r}; there is nothing to separate")
         codes = np.searchsorted(self.classes_, np.asarray(y)[kept]).astype(float)
-        rows = _rows(X[kept], codes, None if weights is None else weights[kept])
-        _sample(self, _model(self, rows, "bernoulli" if len(self.classes_) == 2 else "categorical"))
+        rows = ordered_rows(X[kept], codes, None if weights is None else weights[kept])
+        set_posterior(self, regression(self, rows, "bernoulli" if len(self.classes_) == 2 else "categorical"))
         coef, intercept = _linear_draws(self)
         self.coef_ = np.atleast_2d(coef.mean(axis=0).T)
         self.intercept_ = np.atleast_1d(intercept.mean(axis=0))
@@ -294,128 +299,6 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(_restored(state))
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Training rows in an order that does not depend on how they were given."""
-
-    X: Array
-    y: Array
-    weights: Array | None
-
-
-def regression_prior(params: Any, hyperparameters: Any) -> Any:
-    """Normal slopes, and on log σ the density σ⁻¹ exp(−s²/2σ²): one observation of size s."""
-    import jax.numpy as jnp
-
-    from ornstein.glm import gaussian_prior
-
-    log_scale = params["log_scale"]
-    ratio = hyperparameters["noise_guess"] * jnp.exp(-log_scale)
-    return gaussian_prior(params, hyperparameters) - log_scale - 0.5 * ratio**2
-
-
-def _weights(sample_weight: Any, X: Array) -> Array | None:
-    if sample_weight is None:
-        return None
-    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    if not np.any(weights):
-        raise InputError("sample_weight is 0 everywhere: every row would be left out")
-    return weights
-
-
-def _rows(X: Array, y: Array, weights: Array | None) -> Rows:
-    """Rows without weight left out, whole-number weights spelled out, and all sorted by a hash of their content."""
-    import pandas
-
-    if weights is not None:
-        kept = weights > 0
-        X, y, weights = X[kept], y[kept], weights[kept]
-        if np.all(weights == np.floor(weights)) and weights.sum() <= MOST_REPETITIONS * len(weights):
-            count = weights.astype(int)
-            X, y, weights = X.repeat(count, axis=0), y.repeat(count), None
-    table = pandas.DataFrame(X).assign(target=y, weight=1.0 if weights is None else weights)
-    order = np.argsort(pandas.util.hash_pandas_object(table, index=False).to_numpy(), kind="stable")
-    return Rows(X[order], y[order], None if weights is None else weights[order])
-
-
-def _whole_counts(rows: Rows) -> Rows:
-    """A fraction f above a count k as k with weight 1−f and k+1 with weight f: the same log likelihood in the rate."""
-    part = rows.y - np.floor(rows.y)
-    split = part > 0
-    if not np.any(split):
-        return rows
-    weights = np.ones(len(rows.y)) if rows.weights is None else rows.weights
-    return Rows(
-        np.concatenate([rows.X, rows.X[split]]),
-        np.concatenate([np.floor(rows.y), np.floor(rows.y[split]) + 1.0]),
-        np.concatenate([weights * (1.0 - part), weights[split] * part[split]]),
-    )
-
-
-def _deviation(values: Array, weights: Array | None) -> Any:
-    mean = np.average(values, axis=0, weights=weights)
-    spread = np.sqrt(np.average((values - mean) ** 2, axis=0, weights=weights))
-    return np.where(spread > 1e-12 * np.abs(mean), spread, 0.0)
-
-
-def _model(estimator: Any, rows: Rows, family: str, target_scale: float = 1.0, **options: Any) -> Any:
-    """The regression as a Model, its prior put on the scale of the data."""
-    import pandas
-
-    from ornstein.glm import glm
-
-    precision = np.asarray(estimator.prior_precision, dtype=float)
-    if estimator.scale_prior:
-        spread = _deviation(rows.X, rows.weights)
-        precision = precision * np.where(spread > 0, spread, 1.0) ** 2 / target_scale**2
-    names = getattr(estimator, "feature_names_in_", None)
-    table = rows.X if names is None else pandas.DataFrame(rows.X, columns=names)
-    return glm(
-        table, rows.y, family, prior_precision=precision, intercept=estimator.fit_intercept, weights=rows.weights, **options
-    )
-
-
-def _sample(estimator: Any, model: Any) -> None:
-    """Set `posterior_` and `verdict_`, and warn where the verdict is bad."""
-    from ornstein.curvature import measure
-    from ornstein.sample import sample
-
-    curvature = measure(model)
-    options = {
-        "batch_size": estimator.batch_size,
-        "draws": estimator.draws,
-        "chains": estimator.chains,
-        "max_steps": estimator.max_steps,
-        "seed": int(check_random_state(estimator.random_state).randint(2**31 - 1)),
-        "progress": False,
-        "curvature": curvature,
-    }
-    try:
-        estimator.posterior_ = sample(model, estimator.sampler, **options)
-    except (CurvatureError, DivergenceError, StabilityError):
-        if estimator.sampler is not None or curvature.diagonal:
-            raise
-        estimator.posterior_ = _sample_injecting(model, curvature, options)
-    estimator.verdict_ = estimator.posterior_.check()
-    if estimator.verdict_.level == "not trusted":
-        estimator.verdict_.warn(stacklevel=4)  # where fit was called
-
-
-def _sample_injecting(model: Any, curvature: Curvature, options: dict[str, Any]) -> Posterior:
-    """Fisher scoring with EEᵀ = (k/N) A: no direction depends on gradient noise, and a larger k means smaller steps."""
-    from ornstein.sample import sample
-    from ornstein.samplers.sgfs import SGFS
-
-    root = np.linalg.cholesky(curvature.hessian / curvature.n_data)
-    samplers = [SGFS("full", step_size=1.0, injected=2.0**power * root) for power in range(1, 10)]
-    for sampler in samplers[:-1]:
-        try:
-            return sample(model, sampler, **options)
-        except (DivergenceError, StabilityError):
-            continue
-    return sample(model, samplers[-1], **options)
 
 
 def _linear_draws(estimator: Any) -> tuple[Array, Array]:

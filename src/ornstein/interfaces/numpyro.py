@@ -12,8 +12,6 @@ then enumerated, so that agreement also says that the minibatch estimate is unbi
 
 from __future__ import annotations
 
-import inspect
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,15 +25,12 @@ from ornstein.baselines import numpyro_library
 from ornstein.compiled import compiled
 from ornstein.derivatives import Autodiff
 from ornstein.errors import InputError
+from ornstein.interfaces.numpyro_running import KINDS, Evaluation, Fixed, Sites, WholeDensity, as_numpy, bound, whole_trace
 from ornstein.model import Model
 from ornstein.precision import double
 
 Array = Any
-Sites = dict[str, Any]
 
-# NumPyro's stack of handlers is one list for all threads, and chains are compiled on threads of their own.
-_ONE_AT_A_TIME = threading.RLock()
-_KINDS = {"f": float, "i": int, "u": int, "b": bool}
 _ROW_BY_ROW = (
     "Everything the data plate depends on must come row by row through arguments with that leading axis: standardise and count "
     "before the model, hand sizes over as numbers, and do not take data from outside the function"
@@ -66,8 +61,8 @@ def from_numpyro(model_fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Num
     (500, ('log sigma', 'slope'))
     """
     numpyro_library()
-    arguments = _bound(model_fn, args, kwargs)
-    sites = _whole_trace(model_fn, arguments)
+    arguments = bound(model_fn, args, kwargs)
+    sites = whole_trace(model_fn, arguments)
     latents, plates, n_data = _classified(sites)
     evaluation, rows = _split_arguments(model_fn, arguments, sites, plates, n_data)
     with double():
@@ -125,68 +120,6 @@ class NumPyroModel(Model):
         self.delivered = _independent_of_data(self, whole)
 
 
-@dataclass(frozen=True, eq=False)
-class Fixed:
-    """An argument that is not sliced; equal values compare equal, so that fits share compiled code."""
-
-    value: Any
-
-    def _key(self) -> Any:
-        if isinstance(self.value, np.ndarray):
-            return self.value.shape, str(self.value.dtype), self.value.tobytes()
-        return type(self.value), self.value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Fixed) and (self.value is other.value or self._key() == other._key())
-
-    def __hash__(self) -> int:
-        try:
-            return hash(self._key())
-        except TypeError:
-            return id(self.value)
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """How the model is run on some rows: what is called, which leaves of its arguments are rows, and which plates hold them.
-
-    `rows` are the names of the sliced leaves, `shapes` and `kinds` those of one row, `responses` the leaves that are observed
-    values; `observed` are the sites of the likelihood.
-    """
-
-    model_fn: Callable[..., Any]
-    tree: Any
-    leaves: tuple[Fixed | str, ...]
-    rows: tuple[str, ...]
-    shapes: tuple[tuple[int, ...], ...]
-    kinds: tuple[str, ...]
-    responses: tuple[str, ...]
-    plates: tuple[str, ...]
-    observed: tuple[str, ...]
-
-    def sites(self, params: Mapping[str, Array], rows: Mapping[str, Array], count: int) -> tuple[Sites, Array]:
-        """The model's sites at unconstrained `params`, and the log determinant of the constraining transforms."""
-        leaves = [rows[leaf] if isinstance(leaf, str) else _as_jax(leaf.value) for leaf in self.leaves]
-        arguments = jax.tree_util.tree_unflatten(self.tree, leaves)
-        return _run(self.model_fn, arguments, params, dict.fromkeys(self.plates, count))
-
-    def blank_rows(self, count: int) -> dict[str, Array]:
-        """Ones for rows, where no value of theirs is asked for: a valid weight, count and label alike."""
-        return {
-            name: jnp.ones((count, *shape), _KINDS[kind])
-            for name, shape, kind in zip(self.rows, self.shapes, self.kinds, strict=True)
-        }
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """The sliced leaves that are not observed values."""
-        return tuple(name for name in self.rows if name not in self.responses)
-
-    @property
-    def predictable(self) -> bool:
-        return len(self.observed) == 1 and bool(self.responses) and bool(self.inputs)
-
-
 @dataclass(frozen=True)
 class LogLikelihood:
     """Log density of the observed sites of one row."""
@@ -233,82 +166,6 @@ class Predict:
         rows |= {name: jnp.asarray(value, rows[name].dtype) for name, value in given.items()}
         sites, _ = self.evaluation.sites(params, rows, count)
         return _mean(sites[self.evaluation.observed[0]]["fn"])
-
-
-@dataclass(frozen=True, eq=False)
-class WholeDensity:
-    """The model on all its data, as NumPyro sees it."""
-
-    model_fn: Callable[..., Any]
-    arguments: dict[str, Any]
-
-    def __call__(self, params: Mapping[str, Array]) -> tuple[float, bool]:
-        """Log density of the unconstrained values in float64, and whether the model kept that precision."""
-        from numpyro.infer.util import potential_energy
-
-        with _ONE_AT_A_TIME, double():
-            call = _call(self.model_fn, _in_double(self.arguments))
-            values = {name: jnp.asarray(value) for name, value in params.items()}
-            energy = potential_energy(_with_every_row(self.model_fn), call.args, call.kwargs, values)
-        return -float(energy), energy.dtype == np.float64
-
-    def sites(self, params: Mapping[str, Array]) -> Sites:
-        """Its sites at unconstrained values."""
-        with double():
-            values = {name: jnp.asarray(value) for name, value in params.items()}
-            return _run(self.model_fn, _in_double(self.arguments), values, {})[0]
-
-
-def _run(
-    model_fn: Callable[..., Any], arguments: dict[str, Any], params: Mapping[str, Array], counts: Mapping[str, int]
-) -> tuple[Sites, Array]:
-    """Sites and log determinant of the transforms at unconstrained `params`; plates in `counts` are cut to that many rows."""
-    from numpyro import handlers
-    from numpyro.distributions.transforms import biject_to
-
-    log_determinant = jnp.zeros(())
-
-    def value_of(site: Any) -> Array | None:
-        nonlocal log_determinant
-        if site["type"] == "plate":
-            return _indices(site, counts.get(site["name"]))
-        if site["type"] != "sample" or site["name"] not in params:
-            return None
-        transform = biject_to(site["fn"].support)
-        value = transform(params[site["name"]])
-        log_determinant = log_determinant + jnp.sum(transform.log_abs_det_jacobian(params[site["name"]], value))
-        return value
-
-    call = _call(model_fn, arguments)
-    with _ONE_AT_A_TIME:
-        sites = handlers.trace(handlers.substitute(model_fn, substitute_fn=value_of)).get_trace(*call.args, **call.kwargs)
-    return dict(sites), log_determinant
-
-
-def _indices(plate: Any, count: int | None) -> Array:
-    """All rows of a plate, or the first `count`; a subsample that the model asked for is overruled."""
-    size = plate["args"][0]
-    rows = size if count is None else count
-    plate["args"] = (size, rows)
-    return jnp.arange(rows)
-
-
-def _with_every_row(model_fn: Callable[..., Any]) -> Callable[..., Any]:
-    from numpyro import handlers
-
-    return handlers.substitute(model_fn, substitute_fn=lambda site: _indices(site, None) if site["type"] == "plate" else None)
-
-
-def _whole_trace(model_fn: Callable[..., Any], arguments: dict[str, Any]) -> Sites:
-    """The sites of one run on all data, latents drawn from the prior."""
-    from numpyro import handlers
-
-    with _ONE_AT_A_TIME, double():
-        call = _call(model_fn, _in_double(arguments))
-        try:
-            return dict(handlers.trace(handlers.seed(_with_every_row(model_fn), 0)).get_trace(*call.args, **call.kwargs))
-        except Exception as error:
-            raise InputError(f"the model fails on its data: {type(error).__name__}: {_first_line(error)}") from error
 
 
 def _classified(sites: Sites) -> tuple[list[Any], tuple[str, ...], int]:
@@ -362,7 +219,7 @@ def _split_arguments(
     leaves: list[Fixed | str] = []
     rows: dict[str, Array] = {}
     for path, leaf in paths:
-        value = _as_numpy(leaf)
+        value = as_numpy(leaf)
         if isinstance(value, np.ndarray) and value.ndim > 0 and value.shape[0] == n_data:
             name = ".".join(str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key)))) for key in path)
             rows[name] = value
@@ -375,7 +232,7 @@ def _split_arguments(
             "as arguments, so that rows can be taken from them"
         )
     for name, value in rows.items():
-        if value.dtype.kind not in _KINDS:
+        if value.dtype.kind not in KINDS:
             raise InputError(f"the argument {name!r} must be numeric, not of dtype {value.dtype}")
     observed = [
         site
@@ -480,47 +337,9 @@ def _coordinate_names(latents: list[Any]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _bound(model_fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments by the names of the model's parameters."""
-    try:
-        return dict(inspect.signature(model_fn).bind(*args, **kwargs).arguments)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"the model cannot be called with these arguments: {error}") from error
-
-
-def _call(model_fn: Callable[..., Any], arguments: dict[str, Any]) -> inspect.BoundArguments:
-    return inspect.BoundArguments(inspect.signature(model_fn), arguments)
-
-
-def _in_double(arguments: dict[str, Any]) -> dict[str, Any]:
-    return jax.tree.map(lambda leaf: _as_jax(_as_numpy(leaf), widen=True), arguments)
-
-
-def _as_numpy(leaf: Any) -> Any:
-    """Arrays, frames and series as NumPy arrays; anything else as it is."""
-    if hasattr(leaf, "to_numpy"):
-        return leaf.to_numpy()
-    if isinstance(leaf, jax.Array) and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return np.asarray(leaf)
-    return leaf
-
-
-def _as_jax(leaf: Any, widen: bool = False) -> Any:
-    if not isinstance(leaf, np.ndarray) or leaf.dtype.kind not in _KINDS:
-        return leaf
-    if leaf.dtype.kind == "f":
-        # A copy each time: JAX remembers a NumPy array in the width it was first used in.
-        leaf = leaf.astype(np.float64 if widen else jax.dtypes.canonicalize_dtype(leaf.dtype))
-    return jnp.asarray(leaf)
-
-
 def _same_values(left: Any, right: Any) -> bool:
     return np.shape(left) == np.shape(right) and bool(np.all(np.asarray(left) == np.asarray(right)))
 
 
 def _listed(names: Any) -> str:
     return ", ".join(repr(name) for name in names) or "nothing"
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or "no message").splitlines()[0]

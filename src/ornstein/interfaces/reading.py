@@ -111,7 +111,7 @@ def require_column(frame: Columns, name: str, option: str) -> None:
     """Refuse a name that is not a column, and offer the nearest one that is."""
     if name in frame.columns:
         return
-    near = difflib.get_close_matches(name, list(frame.columns), n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name, list(frame.columns), n=1, cutoff=0.6)
     offer = f"did you mean {near[0]!r}?" if near else f"the columns are {shown(frame.columns)}"
     raise InputError(f"{option} {name!r} is not a column of the table; {offer}")
 
@@ -155,7 +155,7 @@ def _refuse_text_among_numbers(texts: pandas.Series) -> None:
     row = int(np.argmin(is_number))
     raise InputError(
         f"column {texts.name!r} is numeric but holds the text {texts.iloc[row]!r} in row {row + 1} "
-        f"({int((~is_number).sum()):,} of {len(texts):,} rows are text); correct it, or if its values are labels add "
+        f"({int((~is_number).sum()):,} of {len(texts):,} rows hold text); correct it, or if its values are labels add "
         f"--categorical {texts.name}"
     )
 

@@ -53,7 +53,7 @@ def reproduce(
     With "all", a table or figure whose data are absent is said to be left out; asked for by name, it is an error.
     """
     if what != "all" and what not in MAKERS:
-        raise InputError(f"there is no {what!r} to reproduce; choose one of {(*MAKERS, 'all')}")
+        raise InputError(f"there is no {what!r} to reproduce; choose one of {', '.join((*MAKERS, 'all'))}")
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray
 MOST_ROWS = 60
+SMALL = 6  # decimals beyond which small numbers are written with a power of ten
 MEANING = {
     "trusted": "The chain did what theory said it would, and what theory says is the posterior, within the bounds below.",
     "caution": "Usable with care: at least one finding is outside its bound. Read it, and what would mend it.",
@@ -149,10 +150,18 @@ def _coefficients(posterior: Posterior, summary: pandas.DataFrame, encoding: Enc
 
 
 def _written(values: dict[Any, float]) -> dict[str, str]:
-    """Mean and interval to a hundredth of the standard deviation or so; minus signs as wide as plus signs."""
+    """Mean and interval to a hundredth of the standard deviation or so; minus signs as wide as plus signs.
+
+    >>> _written({"mean": -1.2345, "sd": 0.04}), _written({"mean": 1.0531e-05, "sd": 6.57e-07})
+    ({'mean': '−1.2345', 'sd': '0.0400'}, {'mean': '1.053e−05', 'sd': '6.6e−07'})
+    """
     spread = values["sd"]
     decimals = int(np.clip(2 - np.floor(np.log10(spread)), 0, 12)) if np.isfinite(spread) and spread > 0 else 4
-    written = {name: number(value, 4) if abs(value) >= 1e9 else f"{value:,.{decimals}f}" for name, value in values.items()}
+    if decimals > SMALL and max(abs(values["mean"]), spread) < 10.0**-3:  # a row of zeros says less than a power of ten
+        shown = {name: max(0, int(np.floor(np.log10(abs(value) or spread))) + decimals - 1) for name, value in values.items()}
+        written = {name: f"{value:.{shown[name]}e}" for name, value in values.items()}
+    else:
+        written = {name: number(value, 4) if abs(value) >= 1e9 else f"{value:,.{decimals}f}" for name, value in values.items()}
     if "ess_bulk" in values:
         written |= {"ess_bulk": f"{values['ess_bulk']:,.0f}", "r_hat": f"{values['r_hat']:.3f}"}
     return {name: text.replace("-", "−") for name, text in written.items()}
