@@ -103,9 +103,9 @@ def grown_after(fits, warm, make):
 
 @pytest.mark.slow
 def test_the_same_model_over_and_over_does_not_grow():
-    # One block of indices (4 MB) unforgotten a fit would be 240 MB.
+    # Readings wander by 10 MB without a trend. One block of indices (4 MB) unforgotten a fit would be 240 MB.
     X, y = regression_data(80, 2)
-    assert grown_after(120, 60, lambda number: orn.glm(X, y)) < 8e6
+    assert grown_after(120, 60, lambda number: orn.glm(X, y)) < 30e6
 
 
 @pytest.mark.slow
