@@ -39,12 +39,12 @@ Report = Callable[[str], None]
 # A chain is 52 relaxation times long where `MOST_STEPS` a seed allow it, and takes a quarter of those where they do not. One that forgets
 # fast goes on to 1000 relaxation times within `ENOUGH_STEPS`, or further where a number of the paper is to be met closely.
 MOST_STEPS = {"wine": 2_000_000, "protein": 14_000_000, "skin": 37_000}
-ENOUGH_STEPS = {"wine": 250_000, "protein": 500_000, "skin": 3_500}
+ENOUGH_STEPS = {"wine": 250_000, "protein": 250_000, "skin": 3_500}
 FEWEST_RELAXATION_TIMES, RELAXATION_TIMES, MOST_RELAXATION_TIMES = 50.0, 52.0, 1000.0
 LONGER = {("skin", "sgld"): 400.0}
 FEWEST_WINDOWS, QUICK_WINDOWS = 50, 15
 NUTS_DRAWS, QUICK_NUTS_DRAWS = {"wine": 250, "protein": 250, "skin": 100}, 40  # a draw on skin takes 0.1 s
-BBVI_TOLERANCE, QUICK_BBVI_TOLERANCE = 1e-3, 2e-2
+BBVI_TOLERANCE, QUICK_BBVI_TOLERANCE = 2e-3, 2e-2
 QUICK = 40  # times fewer steps
 THREADS = 2
 REPLICATES = 300  # ideal chains per cell
@@ -234,8 +234,8 @@ def bbvi_cell(dataset: str, model: GLM, curvature: Curvature, quick: bool, seeds
     optimum = np.diag(1.0 / (curvature.n_data * np.diagonal(curvature.hessian)))
     exact = kl_covariance(posterior, optimum), kl_covariance(optimum, posterior)
     tolerance = QUICK_BBVI_TOLERANCE if quick else BBVI_TOLERANCE
-    with ThreadPoolExecutor(THREADS) as pool:
-        runs = list(pool.map(lambda seed: bbvi(model, seed=seed, tolerance=tolerance), range(seeds)))
+    # One after the other, as with NUTS: NumPyro's stack of handlers is one for all threads.
+    runs = [bbvi(model, seed=seed, tolerance=tolerance) for seed in range(seeds)]
     paper = published.TABLE_1["bbvi"][dataset]
     note = f"{np.mean([run.settings['passes'] for run in runs]):.3g} passes over the data"
     remark = disagreement(paper, exact[0], math.nan, "")
@@ -248,8 +248,7 @@ def nuts_cell(dataset: str, model: GLM, curvature: Curvature, quick: bool, seeds
 
     draws = QUICK_NUTS_DRAWS if quick else NUTS_DRAWS[dataset]
     options: dict[str, Any] = {"draws": draws, "warmup": draws, "chains": 1, "dense_mass": True, "init": curvature.mode}
-    with ThreadPoolExecutor(THREADS) as pool:
-        runs = list(pool.map(lambda seed: nuts(model, seed=seed, **options), range(seeds)))
+    runs = [nuts(model, seed=seed, **options) for seed in range(seeds)]
     note = f"{draws} draws a seed, {np.mean([run.settings['passes'] for run in runs]):.3g} passes over the data"
     cell = _baseline_cell(dataset, "nuts", math.nan, (0.0, 0.0), runs, curvature, note)
     return replace(cell, floor=curvature.dim * (curvature.dim + 3) / (4.0 * draws))
