@@ -173,6 +173,7 @@ def finished(climb: Climb, held_out: HeldOut | None, request: Request, progress:
         tuple(tuning.notes.values()),
         {
             "blocks": len(climb.ascent.blocks),
+            "settled": climb.ascent.settled(request.tolerance),
             "stages": climb.stages,
             "steps": sum(block.steps for block in climb.ascent.blocks),
             "batch_size": dynamics.batch_size,

@@ -40,7 +40,7 @@ class EMFit:
         baselines: "grid" ↦ Grid and "bbvi" ↦ MeanField, where asked for; "bbvi" has its MAP loss in `validation["bbvi"]`.
         recipe: in words, which recipe found them and what it finds.
         notes: what there is to say about the run.
-        settings: blocks, stages, steps, seconds, batch size, seed.
+        settings: blocks, whether they settled, stages, steps, seconds, batch size, seed.
     """
 
     hyperparameters: dict[str, Array | float]

@@ -15,13 +15,27 @@ if TYPE_CHECKING:
     import pandas
 
 
-def both_recipes(model: Model, validation: Any, grid: Any = None, **options: Any) -> dict[str, EMFit]:
+def both_recipes(
+    model: Model, validation: Any, grid: Any = None, *, paper_blocks: int | None = None, **options: Any
+) -> dict[str, EMFit]:
     """ "corrected" (with the grid of MAP fits and BBVI) and "paper" ↦ their fits; `options` go to both calls of `orn.em`.
 
+    `paper_blocks` bounds the blocks of the paper's recipe alone: at its one rate the slowest direction can take millions of steps, and
+    λ is then still on its way (`drift` says how fast).
     `fits["corrected"].plot("figure.png", {"paper's recipe": fits["paper"]})` draws the trajectories over the validation curve.
     """
     corrected = em(model, validation=validation, baselines=("grid", "bbvi"), grid=grid, **options)
+    if paper_blocks is not None:
+        options |= {"max_blocks": paper_blocks}
     return {"corrected": corrected, "paper": em(model, recipe="paper", validation=validation, **options)}
+
+
+def drift(fit: EMFit) -> float:
+    """The relative change of the (one) hyperparameter per block, over the last quarter of the blocks."""
+    (name,) = fit.hyperparameters
+    path = fit.trajectory[name].to_numpy()
+    count = max(2, (len(path) - 1) // 4)
+    return float((path[-1] / path[-1 - count]) ** (1.0 / count) - 1.0)
 
 
 def table(fits: Mapping[str, EMFit]) -> pandas.DataFrame:

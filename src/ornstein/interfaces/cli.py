@@ -284,7 +284,7 @@ def reproduce(
         ),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Short chains and few rows: minutes instead of a quarter hour.")
+        bool, typer.Option("--quick", help="Short chains and few rows: two minutes instead of three quarters of an hour.")
     ] = False,
     out: Annotated[Path, typer.Option(help="Folder for the figures, tables and reproduction.html.")] = Path("reproduction"),
 ) -> None:

@@ -24,7 +24,8 @@ def table_reproduced(cells: list[Cell]) -> Reproduced:
     caption = (
         "KL(posterior ‖ sampler) in nats, for each method and data set: the paper's number, the exact stationary prediction "
         "and the simulation (mean over seeds, bar one standard deviation). Simulations lie on the predictions wherever the "
-        "chain is long; the paper's numbers lie above both where its chains were short for their slowest direction."
+        "chain is long. Most of the paper's numbers lie above both, as those of a chain would that is short for its slowest direction; "
+        "the paper does not give its lengths."
     )
     return Reproduced("table1", "Table 1: KL divergences", _drawn(cells), rows(cells), caption, _markdown(cells))
 
