@@ -12,7 +12,7 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help venv demo test test-slow test-nightly lint format bench bench-quick docs clean
+.PHONY: help venv demo test test-slow test-nightly lint format bench bench-quick reproduce-quick docs clean
 # Kept although they are made by pattern rules.
 .SECONDARY:
 
@@ -59,6 +59,9 @@ bench: $(VENV)/.installed-bench ## run the benchmarks
 
 bench-quick: $(VENV)/.installed-bench ## compare speed ratios with the stored ones, under 2 minutes
 	@$(BIN)/python -m benchmarks --quick
+
+reproduce-quick: $(VENV)/.installed-test ## the paper's table and figures in small, on what data are there, under 3 minutes
+	@OPENBLAS_NUM_THREADS=1 $(BIN)/ornstein reproduce all --quick --out build/reproduction
 
 docs: $(VENV)/.installed-docs ## build the documentation, warnings are errors
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
