@@ -26,7 +26,7 @@ GRIDS = {"mnist": np.geomspace(1.0, 100.0, 5), "covertype": np.geomspace(1e-3, 1
 # On cover type the chain of the printed recipe relaxes in nine million steps: it is stopped on its way.
 PAPER_BLOCKS = {"mnist": 100, "covertype": 12}
 OPTIONS = {"chains": 2, "draws": 50, "tolerance": 0.03, "max_blocks": 100, "bbvi_steps": 20_000}
-QUICK_OPTIONS = {"chains": 2, "draws": 5, "tolerance": 0.3, "max_blocks": 4, "bbvi_steps": 200}
+QUICK_OPTIONS = {"chains": 2, "draws": 5, "tolerance": 0.3, "max_blocks": 2, "bbvi_steps": 200}
 TITLES = {"mnist": "MNIST, 784 features, 10 classes", "covertype": "cover type, 54 features, 7 classes"}
 CORRECTED, PRINTED = "constant SGD, corrected", "constant SGD, as printed"
 SEED = 0
