@@ -26,7 +26,7 @@ GRIDS = {"mnist": np.geomspace(1.0, 100.0, 5), "covertype": np.geomspace(1e-3, 1
 # On cover type the chain of the printed recipe relaxes in nine million steps: it is stopped on its way.
 PAPER_BLOCKS = {"mnist": 100, "covertype": 12}
 OPTIONS = {"chains": 2, "draws": 50, "tolerance": 0.03, "max_blocks": 100, "bbvi_steps": 20_000}
-QUICK_OPTIONS = {"chains": 2, "draws": 5, "tolerance": 0.3, "max_blocks": 2, "bbvi_steps": 200}
+QUICK_OPTIONS = {"chains": 2, "draws": 5, "tolerance": 0.3, "max_blocks": 4, "bbvi_steps": 200}
 TITLES = {"mnist": "MNIST, 784 features, 10 classes", "covertype": "cover type, 54 features, 7 classes"}
 CORRECTED, PRINTED = "constant SGD, corrected", "constant SGD, as printed"
 SEED = 0
@@ -86,7 +86,7 @@ def recipes_on(split: Split, name: str, quick: bool = False) -> dict[str, EMFit]
     """Both recipes of `orn.em` with their baselines, softmax regression without intercept, from λ = 1."""
     model = glm(split.X, split.y, family="categorical", prior_precision=1.0, intercept=False)
     validation, options = (split.X_test, split.y_test), QUICK_OPTIONS if quick else OPTIONS
-    grid, blocks = GRIDS[name][:: 2 if quick else 1], options["max_blocks"] if quick else PAPER_BLOCKS[name]
+    grid, blocks = GRIDS[name][:: 4 if quick else 1], options["max_blocks"] if quick else PAPER_BLOCKS[name]
     return both_recipes(model, validation, grid, paper_blocks=int(blocks), seed=SEED, **options)
 
 
