@@ -1,4 +1,4 @@
-"""Rows per second of the exact passes against workers, best of five, and what a shard's chain costs.
+"""Rows per second of the exact passes against workers, best of five, how many of them a fit takes, and what a shard's chain costs.
 
     python -m benchmarks.scaling --rows 2000000 --columns 20 --workers 1 2 4
 
@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections import Counter
 from collections.abc import Callable
+from unittest import mock
 
 import numpy as np
 
@@ -55,6 +57,33 @@ def on_workers(rows: int, columns: int, workers: int) -> None:
             print(f"{workers} workers, {name}: {rows / seconds:.3g} rows/s")
 
 
+def questions(rows: int, columns: int) -> None:
+    """How many passes over all rows mode, A and C take, and how many over its own a shard's chain."""
+    import dask.array as da
+    from distributed import Client, LocalCluster
+
+    asked: Counter[str] = Counter()
+
+    def counted(shards: Shards, question: str, *arguments: object) -> object:
+        asked[question] += 1
+        return mean(shards, question, *arguments)
+
+    mean = Shards.mean
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((rows, columns), dtype=np.float32)
+    y = (0.5 * X[:, 0] + rng.logistic(size=rows) > 0).astype(int)
+    size = rows // 4
+    with (
+        LocalCluster(n_workers=2, processes=False, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+        mock.patch.object(Shards, "mean", counted),
+    ):
+        model = orn.glm(da.from_array(X, chunks=(size, -1)), da.from_array(y, chunks=size), family="bernoulli")
+        settings = orn.sample(model, client=client, draws=500, chains=1, progress=False).settings
+    passes = settings["steps"] * settings["batch_size"] / rows
+    print(f"{settings['shards']} shards: {dict(asked)}, {passes:.0f} passes for 500 draws")
+
+
 def _seconds(program: Callable[[], object]) -> float:
     started = time.perf_counter()
     program()
@@ -67,6 +96,7 @@ def main() -> None:
     parser.add_argument("--columns", type=int, default=20)
     parser.add_argument("--workers", type=int, nargs="*", default=[1, 2])
     arguments = parser.parse_args()
+    questions(arguments.rows // 10, arguments.columns)
     one_process(arguments.rows, arguments.columns)
     for workers in arguments.workers:
         on_workers(arguments.rows, arguments.columns, workers)

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import warnings
 from contextlib import contextmanager, suppress
@@ -72,11 +73,36 @@ def same(some, other):
         assert some.settings[name] == other.settings[name], name
 
 
-def partial_then_resumed(folder, model, sampler, writes, **options):
-    with stopping_after(writes):
+@contextmanager
+def stopping_before(piece):
+    """Ctrl-C in place of the given piece of a chain's way (None: never); yields the pieces begun.
+
+    How many there are does not depend on which thread comes first.
+    """
+    advance, begun, lock = engine.Chain.advance, [], threading.Lock()
+
+    def advanced(self, *arguments):
+        with lock:
+            begun.append(self.number)
+            if len(begun) == piece:
+                raise KeyboardInterrupt
+        return advance(self, *arguments)
+
+    engine.Chain.advance = advanced
+    try:
+        yield begun
+    finally:
+        engine.Chain.advance = advance
+
+
+def whole_and_resumed(folder, model, sampler, **options):
+    """A run, and the same one stopped after two thirds of its pieces and resumed."""
+    with stopping_before(None) as pieces:
+        whole = orn.sample(model, sampler, progress=False, **options)
+    with stopping_before(1 + 2 * len(pieces) // 3):
         partial = orn.sample(model, sampler, progress=False, checkpoint=folder, every=0, **options)
     assert not partial.settings["complete"]
-    return orn.resume(folder, model, progress=False)
+    return whole, orn.resume(folder, model, progress=False)
 
 
 SAMPLERS = {
@@ -97,9 +123,9 @@ def test_stopped_and_resumed_is_the_run_that_was_never_stopped(name, model, tmp_
     options = {"draws": 30, "chains": 3, "batch_size": 10, "warmup": 100, "thin": "auto" if name == "iasg" else 70}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", orn.OrnsteinWarning)
-        whole = orn.sample(model, SAMPLERS[name], progress=False, **options)
+        whole, resumed = whole_and_resumed(tmp_path, model, SAMPLERS[name], **options)
         assert whole.settings["steps"] > 10 * engine.block_length(10, 3), "too short to be stopped in the middle"
-        same(whole, partial_then_resumed(tmp_path, model, SAMPLERS[name], 12, **options))
+        same(whole, resumed)
 
 
 @pytest.mark.parametrize("scheme", ["replacement", "without-replacement", "slices"])
@@ -115,7 +141,7 @@ def test_twice_as_many_draws_by_resuming(scheme, model, tmp_path):
 )
 def test_resuming_under_other_options(options, model, tmp_path):
     options = {"draws": 300, "chains": 2, "batch_size": 10, "warmup": 100, **options}
-    same(orn.sample(model, progress=False, **options), partial_then_resumed(tmp_path, model, None, 4, **options))
+    same(*whole_and_resumed(tmp_path, model, None, **options))
 
 
 def nonlinear():
