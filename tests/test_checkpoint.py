@@ -283,7 +283,7 @@ def largest_file(size):
 
 
 def test_a_write_that_fails_half_way_leaves_the_old_checkpoint(model, tmp_path):
-    options = {"draws": 3000, "batch_size": 10, "warmup": 200, "progress": False}
+    options = {"draws": 3000, "batch_size": 10, "warmup": 200, "thin": 10, "progress": False}
     whole = orn.sample(model, **options)
     with largest_file(10_000), pytest.raises(orn.FileError, match="cannot write"):
         orn.sample(model, checkpoint=tmp_path / "first", **options)

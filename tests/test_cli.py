@@ -55,6 +55,12 @@ def folder(tmp_path_factory) -> Path:
     return place
 
 
+@pytest.fixture
+def no_report(monkeypatch):
+    """`fit` without the page, which takes longer than a small fit: for tests that are about something else."""
+    monkeypatch.setattr("ornstein.interfaces.report.write_report", lambda posterior, path, verdict: path)
+
+
 def one_sentence(text: str) -> bool:
     lines = text.strip().splitlines()
     return len(lines) == 1 and lines[0].startswith("Error: ") and "Traceback" not in text
@@ -168,7 +174,7 @@ def test_the_other_families_fit_and_predict(folder, target, family, capsys):
         assert (found["kind_label"] == new["kind"]).mean() > 0.4
 
 
-def test_strict_tells_a_short_chain_from_a_good_one(folder):
+def test_strict_tells_a_short_chain_from_a_good_one(folder, no_report):
     drop = ["--drop", "sold", "--drop", "visits", "--drop", "kind"]
     short = ["--draws", "2", "--chains", "1", "--out", folder / "short"]
     assert run("fit", folder / "houses.csv", "--target", "price", *drop, *short, "--strict") == 1
@@ -238,8 +244,7 @@ def test_what_is_wrong_is_said_in_one_sentence(arguments, sentence, tmp_path, mo
 
 def test_errors_come_without_a_traceback_in_a_process_of_their_own(tmp_path):
     bad_files(tmp_path)
-    code = "from ornstein.interfaces.cli import main; main()"
-    command = [sys.executable, "-c", code, "fit", tmp_path / "empty.parquet", "--target", "price"]
+    command = [sys.executable, "-m", "ornstein", "fit", tmp_path / "empty.parquet", "--target", "price"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stdout == ""
@@ -255,7 +260,7 @@ def test_a_fit_that_knows_no_table_cannot_predict_from_one(tmp_path, capsys):
     assert "was not made from a table" in capsys.readouterr().err
 
 
-def test_parquet_and_arrow_are_read_too(tmp_path):
+def test_parquet_and_arrow_are_read_too(tmp_path, no_report):
     table = houses(400)[["size", "area", "price"]]
     table.to_parquet(tmp_path / "t.parquet")
     table.to_feather(tmp_path / "t.arrow")
@@ -301,9 +306,16 @@ def test_compare_prints_the_table(folder, capsys):
     drop = ["--drop", "sold", "--drop", "visits", "--drop", "kind"]
     plot = folder / "overlay.png"
     assert run("compare", folder / "houses.csv", "--target", "price", *drop, *methods, *QUICK, "--plot", plot) == 0
-    shown = capsys.readouterr().out
+    shown, remarks = capsys.readouterr()
     assert "Against laplace" in shown
     assert all(name in shown for name in methods[1::2])
+    assert "once for all of them, which is in no row" in shown
+    assert [line.split(" …")[0] for line in remarks.splitlines() if "…" in line] == [
+        "mode and curvature",
+        "constant-sgd-full, 1 of 3",
+        "constant-sgd-scalar, 2 of 3",
+        "laplace, 3 of 3",
+    ]
     assert plot.stat().st_size > 10_000
 
 
@@ -326,7 +338,7 @@ def test_demo_without_scikit_learn_names_the_extra(tmp_path, monkeypatch, capsys
     assert "ornstein[sklearn]" in error
 
 
-def test_a_run_is_gone_on_with_to_the_same_draws(tmp_path, capsys):
+def test_a_run_is_gone_on_with_to_the_same_draws(tmp_path, capsys, no_report):
     """100 draws with a checkpoint, then --resume for 200 in all: bit for bit those of one run of 200."""
     houses(400)[["size", "age", "price"]].to_csv(tmp_path / "t.csv", index=False)
     common = ("fit", tmp_path / "t.csv", "-t", "price", "--chains", "2", "--checkpoint", tmp_path / "run")
