@@ -13,12 +13,15 @@ from typing import Any
 import jax
 
 
-def compiled(function: Callable[..., Any], keep: int = 16) -> Callable[..., Any]:
-    """Compile `function(static, *arrays)` once per static argument, the last `keep` of them remembered."""
+def compiled(function: Callable[..., Any], keep: int = 16, options: Callable[[], dict[str, Any]] = dict) -> Callable[..., Any]:
+    """Compile `function(static, *arrays)` once per static argument, the last `keep` of them remembered.
+
+    `options` gives XLA's options when they are needed first.
+    """
 
     @lru_cache(maxsize=keep)
     def build(static: Any) -> Callable[..., Any]:
-        return jax.jit(partial(function, static))
+        return jax.jit(partial(function, static), compiler_options=options())
 
     @wraps(function)
     def call(static: Any, *arrays: Any) -> Any:

@@ -15,14 +15,15 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.errors import JaxRuntimeError
 from jax.experimental.xla_metadata import set_xla_metadata
 
 from ornstein.compiled import compiled
@@ -36,8 +37,9 @@ Array = np.ndarray
 # About 4 MB of indices, and as much of normals and kept positions: large enough that a block runs for milliseconds, small
 # enough that the memory of a chain stays far below that of its data.
 BLOCK_NUMBERS = 2**20
-# Up to so many numbers in a minibatch a step takes less time than XLA needs to start the kernels that it is made of.
-SMALL_STEP = 2**12
+# Up to so many numbers in a minibatch one core alone takes less time for a step than two that XLA calls together at every step;
+# chains keep the cores busy.
+SMALL_STEP = 2**17
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,18 @@ def _run_kernels(program: Program, *arguments: Any) -> tuple[Any, Any, Any]:
     return _loop(program, *arguments)
 
 
-@compiled
+@cache
+def _one_kernel_options() -> dict[str, str]:
+    """Keeps XLA from taking sums over many rows with a library, which no kernel can do inside; nothing where it has none."""
+    options = {"xla_cpu_experimental_ynn_fusion_type": ""}
+    try:
+        jax.jit(lambda number: number, compiler_options=options).lower(0.0).compile()
+    except JaxRuntimeError:
+        return {}
+    return options
+
+
+@partial(compiled, options=_one_kernel_options)
 def _run_one_kernel(program: Program, *arguments: Any) -> tuple[Any, Any, Any]:
     """`_loop` as one kernel. XLA does so with loops over a few bytes; the marks make it do so with any, or mean nothing to it."""
     with set_xla_metadata(xla_cpu_small_call="true", inlineable="false"):
@@ -362,6 +375,16 @@ class Run:
             return False
         return True
 
+    def _advance_chain(self, chain: Chain, keeps: int, stride: int) -> Kept:
+        try:
+            return chain.advance(self.program, self.problem, self.arrays, keeps, stride)
+        except JaxRuntimeError as error:
+            if "UNIMPLEMENTED" not in str(error):
+                raise
+        # What this XLA cannot put into one kernel it can compile as several; a chain that was not compiled has not moved.
+        self.program = replace(self.program, one_kernel=False)
+        return chain.advance(self.program, self.problem, self.arrays, keeps, stride)
+
     def _advance_to(
         self,
         ends: Sequence[int],
@@ -382,7 +405,7 @@ class Run:
                     chain = min(waiting, key=lambda chain: chain.step)
                     waiting.remove(chain)
                 end = ends[chain.number]
-                kept = chain.advance(self.program, self.problem, self.arrays, (end - chain.step) // stride, stride)
+                kept = self._advance_chain(chain, (end - chain.step) // stride, stride)
                 receive(chain.number, kept)
                 if progress is not None:
                     progress(kept.steps)

@@ -27,6 +27,7 @@ from ornstein.layout import Layout
 from ornstein.precision import double, width
 
 Array = Any
+NARROW = 8  # numbers
 
 
 class Problem(NamedTuple):
@@ -56,16 +57,17 @@ class Loss:
         """Whether a step is nothing but sums, products and functions of one number: no indexing, sorting or solving."""
         return bool(getattr(self.log_likelihood, "elementary", False))
 
-    def log_likelihoods(self, problem: Problem, displacement: Array, rows: Any) -> Array:
+    def log_likelihoods(self, problem: Problem, displacement: Array, rows: Any, axes: Any = 0) -> Array:
+        """log p(x_n | θ) of each of the rows, which are counted along `axes`."""
         params = self.layout.unflatten(problem.likelihood_centre + displacement)
-        return jax.vmap(self.log_likelihood, (None, 0, None))(params, rows, problem.hyperparameters)
+        return jax.vmap(self.log_likelihood, (None, axes, None))(params, rows, problem.hyperparameters)
 
     def prior(self, problem: Problem, displacement: Array) -> Array:
         return self.log_prior(self.layout.unflatten(problem.centre + displacement), problem.hyperparameters)
 
-    def minibatch(self, problem: Problem, displacement: Array, rows: Any) -> Array:
+    def minibatch(self, problem: Problem, displacement: Array, rows: Any, axes: Any = 0) -> Array:
         """The minibatch's estimate of the mean loss: unbiased for L up to a constant."""
-        fit = jnp.mean(self.log_likelihoods(problem, displacement, rows))
+        fit = jnp.mean(self.log_likelihoods(problem, displacement, rows, axes))
         return -fit - self.prior(problem, displacement) / problem.n_data
 
     def gradient(self, problem: Problem, displacement: Array, batch: Any) -> Array:
@@ -73,7 +75,10 @@ class Loss:
         rows = batch
         if problem.data is not None:
             rows = jax.tree.map(lambda leaf: leaf.at[batch].get(mode="promise_in_bounds"), problem.data)
-        return jax.grad(self.minibatch, argnums=1)(problem, displacement, rows)
+        # Narrow rows are laid side by side: then a register of the processor holds numbers of many examples, not part of one.
+        axes = jax.tree.map(lambda leaf: int(leaf.ndim == 2 and leaf.shape[1] < NARROW), rows)
+        rows = jax.tree.map(lambda leaf, axis: jnp.moveaxis(leaf, 0, axis), rows, axes)
+        return jax.grad(self.minibatch, argnums=1)(problem, displacement, rows, axes)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,99 @@
+"""The compiled loop: the same chain whichever way XLA compiles it, however narrow the rows, and where XLA cannot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+from jax.errors import JaxRuntimeError
+
+import ornstein as orn
+from ornstein import engine
+from ornstein.engine import Run
+from ornstein.precision import width
+
+ROWS = 20_000
+# The batch of many rows is one whose sums XLA would give to a library, which one kernel cannot hold.
+CASES = [("gaussian", 1, 300), ("gaussian", 5, 9000), ("bernoulli", 5, 9000), ("poisson", 11, 40), ("bernoulli", 30, 1000)]
+ROUNDING = 1e-13  # of float64, over 30 steps of sums of at most 9000 terms: √9000·2⁻⁵³ = 1e-14 a step, which contracts
+
+
+def model_of(family, columns):
+    rng = np.random.default_rng(columns)
+    X = rng.normal(size=(ROWS, columns))
+    y = {"gaussian": X[:, 0] + rng.normal(size=ROWS), "bernoulli": X[:, 0] > 0, "poisson": rng.poisson(np.exp(X[:, 0] / 3))}
+    return orn.glm(X, y[family], family, weights=rng.uniform(0.5, 1.5, ROWS), offset=rng.normal(size=ROWS) / 10)
+
+
+def run_of(model, batch_size, step=1e-2):
+    with width("float64"):
+        problem = model.problem("float64", np.zeros(model.dim))
+    dynamics = orn.Dynamics(np.asarray(step), batch_size)
+    return Run(model.loss, problem, dynamics, model.n_data, np.zeros((1, model.dim)), seed=3, dtype="float64")
+
+
+def positions(run):
+    kept = []
+    run.advance(3, 10, lambda chain, values: kept.append(values.positions))
+    return np.concatenate(kept)
+
+
+def by_hand(model, batch_size, step=1e-2):
+    """The same steps in NumPy, from the model's own gradients of single examples."""
+    source = run_of(model, batch_size).chains[0].source
+    block = source.draw(engine.block_length(batch_size, model.dim))
+    theta, kept = np.zeros(model.dim), []
+    with width("float64"):
+        problem = model.problem("float64", theta)
+        slope = jax.jit(jax.grad(lambda at, rows: model.loss.minibatch(problem, at, rows)))
+        for number, rows in enumerate(block[:30]):
+            theta = theta - step * np.asarray(slope(theta, jax.tree.map(lambda leaf, chosen=rows: leaf[chosen], problem.data)))
+            if number % 10 == 9:
+                kept.append(theta)
+    return np.array(kept)
+
+
+@pytest.mark.parametrize(("family", "columns", "batch_size"), CASES)
+def test_one_kernel_and_several_take_the_same_steps(family, columns, batch_size):
+    model = model_of(family, columns)
+    one, several = run_of(model, batch_size), run_of(model, batch_size)
+    assert one.program.one_kernel
+    several.program = replace(several.program, one_kernel=False)
+    truth = by_hand(model, batch_size)
+    assert np.abs(positions(one) - truth).max() < ROUNDING * np.abs(truth).max()
+    assert np.abs(positions(several) - truth).max() < ROUNDING * np.abs(truth).max()
+
+
+def test_a_larger_step_is_left_to_several_cores():
+    assert not run_of(model_of("gaussian", 30), 10_000).program.one_kernel
+
+
+class TestWhereOneKernelCannotBe:
+    def test_it_is_compiled_as_several(self, monkeypatch):
+        def refused(program, *arguments):
+            raise JaxRuntimeError("UNIMPLEMENTED: Fusion kind not implemented on CPU")
+
+        monkeypatch.setattr(engine, "_run_one_kernel", refused)
+        model = model_of("bernoulli", 5)
+        run, several = run_of(model, 50), run_of(model, 50)
+        several.program = replace(several.program, one_kernel=False)
+        found = positions(run)
+        assert not run.program.one_kernel
+        assert np.array_equal(found, positions(several))
+
+    def test_other_errors_are_shown(self, monkeypatch):
+        def failed(program, *arguments):
+            raise JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory")
+
+        monkeypatch.setattr(engine, "_run_one_kernel", failed)
+        with pytest.raises(JaxRuntimeError, match="RESOURCE_EXHAUSTED"):
+            positions(run_of(model_of("bernoulli", 5), 50))
+
+    def test_without_the_option_there_is_none(self, monkeypatch):
+        def unknown(*_, **__):
+            raise JaxRuntimeError("INVALID_ARGUMENT: No such compile option")
+
+        monkeypatch.setattr(engine.jax, "jit", unknown)
+        assert engine._one_kernel_options.__wrapped__() == {}
