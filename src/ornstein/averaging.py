@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.stats
+import scipy.special
 
 from ornstein.curvature import Curvature, measure
 from ornstein.errors import InputError
@@ -60,7 +60,7 @@ class Average:
         if not 0.0 < probability < 1.0:
             raise InputError(f"probability must lie between 0 and 1; got {probability}")
         error = np.sqrt(_diagonal(self.covariance))
-        reach = scipy.stats.t.ppf((1.0 + probability) / 2.0, self.batches.draws.shape[1] - 1) * error
+        reach = scipy.special.stdtrit(self.batches.draws.shape[1] - 1, (1.0 + probability) / 2.0) * error
         table = {
             "estimate": self.estimate,
             "standard_error": error,

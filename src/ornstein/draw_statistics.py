@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -45,8 +47,15 @@ def _array_stats() -> Any:
     return importlib.import_module(STATISTICS).array_stats
 
 
-def import_ahead() -> threading.Thread:
-    """Import them on a thread, for a check to come: half a second that chains, which need no interpreter, hide."""
-    thread = threading.Thread(target=importlib.import_module, args=(STATISTICS,))
-    thread.start()
-    return thread
+@contextmanager
+def imported_meanwhile(after: float = 0.5) -> Iterator[None]:
+    """Import them for a check to come while chains, which need no interpreter, run: if they still do after some seconds."""
+    timer = threading.Timer(after, importlib.import_module, (STATISTICS,))
+    timer.start()
+    try:
+        yield
+    except BaseException:
+        timer.cancel()
+        timer.join()  # an import that goes on while the interpreter ends would make it forget that it was interrupted
+        raise
+    timer.cancel()

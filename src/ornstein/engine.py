@@ -325,6 +325,7 @@ class Run:
         steps = block_length(dynamics.batch_size, dimension)
         small = loss.elementary and dynamics.batch_size * dimension <= SMALL_STEP
         self.program = Program(loss, kernel, dynamics.window > 1, kept_rows(steps, dimension), small)
+        self._compiling, self._compiled = threading.Lock(), False
         self.problem, self.dtype, self.block_steps = problem, dtype, steps
         with width(dtype):
             self.arrays = {name: jnp.asarray(value, dtype=dtype) for name, value in dynamics.arrays().items()}
@@ -376,6 +377,15 @@ class Run:
         return True
 
     def _advance_chain(self, chain: Chain, keeps: int, stride: int) -> Kept:
+        """Advance a chain; the first one goes alone, because threads that come together would each compile the program."""
+        with self._compiling:
+            if not self._compiled:
+                kept = self._advance_first(chain, keeps, stride)
+                self._compiled = True
+                return kept
+        return chain.advance(self.program, self.problem, self.arrays, keeps, stride)
+
+    def _advance_first(self, chain: Chain, keeps: int, stride: int) -> Kept:
         try:
             return chain.advance(self.program, self.problem, self.arrays, keeps, stride)
         except JaxRuntimeError as error:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ornstein.collect import Collection
-from ornstein.draw_statistics import import_ahead
+from ornstein.draw_statistics import imported_meanwhile
 from ornstein.engine import Pause, Run
 from ornstein.model import Model
 from ornstein.posterior import Posterior, provenance
@@ -110,17 +110,16 @@ class Session:
 def finished(session: Session, progress: bool, pause: Pause | None, started: float) -> Posterior:
     """Run a session from where it is to its end, or until the user interrupts it, and hand over what it has delivered."""
     plan, run = session.plan, session.run
-    statistics = import_ahead()
     with _progress_bar(progress, plan.chains * (plan.warmup + plan.draws * session.thin)) as report:
         report(session.steps)
         complete = session.warm_up(report, pause)
         warmup_seconds = time.perf_counter() - started
-        complete = complete and session.collect(report, pause)
+        with imported_meanwhile():
+            complete = complete and session.collect(report, pause)
     if pause is not None:
         pause.take()
     collection, tuned = session.collection, session.tuned
     if collection is None or collection.moments.states < 2:
-        statistics.join()  # an import that goes on while the interpreter ends would make it forget that it was interrupted
         raise KeyboardInterrupt("interrupted during warm-up, before the first draw")
     settings = {
         "batch_size": tuned.dynamics.batch_size,

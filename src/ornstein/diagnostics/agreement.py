@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.linalg
-import scipy.stats
+import scipy.special
 
 from ornstein.diagnostics import thresholds
 from ornstein.diagnostics.finding import Finding, graded
@@ -56,5 +56,5 @@ def _worst_entry(subject: Subject, found: Array, predicted: Array) -> str:
     scores = np.abs(as_matrix(found, size) - as_matrix(predicted, size)) / np.where(error > 0, error, np.inf)
     row, column = np.unravel_index(int(np.argmax(scores)), scores.shape)
     where = names[row] if row == column else f"{names[row]}, {names[column]}"
-    bound = scipy.stats.norm.isf(0.005 / (size * (size + 1) / 2.0))
+    bound = -scipy.special.ndtri(0.005 / (size * (size + 1) / 2.0))
     return f"largest z of an entry {scores[row, column]:.1f} ({where}; up to {bound:.1f} by chance)"

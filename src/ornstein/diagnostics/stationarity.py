@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy.stats
+import scipy.special
 
 from ornstein.diagnostics.thresholds import DOUBTFUL_P
 from ornstein.theory import Process
@@ -87,13 +87,13 @@ def drift_score(series: Array, batch: int, autocovariance: Array, mean: float | 
         if scale <= 0.0:
             return 0.0, 1.0
         score = difference / np.sqrt(scale * predicted)
-        return float(score), float(2.0 * scipy.stats.t.sf(abs(score), chains * (count - 1)))
+        return float(score), float(2.0 * scipy.special.stdtr(chains * (count - 1), -abs(score)))
     score = float(difference / np.sqrt(predicted))
     if mean is None or late.mean() <= 0.0:
-        return score, float(2.0 * scipy.stats.norm.sf(abs(score)))
-    freedom = [2.0 * chains * mean**2 / _mean_variance(autocovariance, part.shape[1]) for part in (early, late)]
+        return score, float(2.0 * scipy.special.ndtr(-abs(score)))
+    above, below = (2.0 * chains * mean**2 / _mean_variance(autocovariance, part.shape[1]) for part in (early, late))
     ratio = float(early.mean() / late.mean())
-    return score, float(2.0 * min(scipy.stats.f.sf(ratio, *freedom), scipy.stats.f.cdf(ratio, *freedom)))
+    return score, float(2.0 * min(scipy.special.fdtrc(above, below, ratio), scipy.special.fdtr(above, below, ratio)))
 
 
 @dataclass(frozen=True)
