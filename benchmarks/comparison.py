@@ -11,6 +11,7 @@ from benchmarks import compiled_loop, peers
 from benchmarks.steps import Stepper, interleaved, ornstein_steps
 from benchmarks.tasks import TASKS, Task
 
+EVERY_CORE = "a C++ loop on every core"
 FORMS = ("scalar", "diagonal", "full", "SGLD", "IASG")
 
 
@@ -53,10 +54,16 @@ def steps_section(console: Console, prefix: str = "T") -> dict[str, Any]:
 
 
 def chains_section(console: Console, counts: tuple[int, ...] = (1, 4, 32)) -> dict[str, dict[str, float]]:
-    """Steps per second of all chains together, relative to one chain, on T1 to T3."""
+    """Steps per second of all chains together, relative to one chain, on T1 to T3; and what the machine gives C++ loops."""
     gains = {}
     for task in TASKS[:4]:
-        result = interleaved({str(count): ornstein_steps(task, "scalar", count) for count in counts})
-        gains[task.name] = {str(count): result["1"] / result[str(count)] for count in counts}
-        console.print(f"{task.name}: " + ", ".join(f"{count} chains {gain:.2f}×" for count, gain in gains[task.name].items()))
+        steppers = {f"{count} chains": ornstein_steps(task, "scalar", count) for count in counts}
+        if compiled_loop.available():
+            one = compiled_loop.compiled_steps(task)
+            steppers |= {"one C++ loop": one, EVERY_CORE: compiled_loop.on_every_core(task)}
+        result = interleaved(steppers)
+        gains[task.name] = {name: result["1 chains"] / result[name] for name in steppers if name.endswith("chains")}
+        if EVERY_CORE in result:
+            gains[task.name][EVERY_CORE] = result["one C++ loop"] / result[EVERY_CORE]
+        console.print(f"{task.name}: " + ", ".join(f"{name} {gain:.2f}×" for name, gain in gains[task.name].items()))
     return gains

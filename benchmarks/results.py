@@ -84,12 +84,13 @@ def _ratios(task: str, found: dict[str, float]) -> list[str]:
 
 
 def _chains(result: dict[str, dict[str, float]]) -> list[str]:
-    counts = list(next(iter(result.values())))
+    names = list(next(iter(result.values())))
     rows = ([task, *(f"{gain:.2f}" for gain in gains.values())] for task, gains in result.items())
     return [
-        "Steps per second of all chains together, relative to one chain; 1.6 or more was aimed at for 4 chains on 2 cores.",
+        "Steps per second of all chains together, relative to one chain; 1.6 or more was aimed at for 4 chains on 2 cores. C++ "
+        "loops, relative to one, show what the cores give at best.",
         "",
-        *table(["task", *(f"{count} chain{'s' if count != '1' else ''}" for count in counts)], rows),
+        *table(["task", *(name.replace("1 chains", "1 chain") for name in names)], rows),
     ]
 
 

@@ -13,15 +13,20 @@ from typing import Any
 import jax
 
 
-def compiled(function: Callable[..., Any], keep: int = 16, options: Callable[[], dict[str, Any]] = dict) -> Callable[..., Any]:
+def compiled(
+    function: Callable[..., Any],
+    keep: int = 16,
+    options: Callable[[], dict[str, Any]] = dict,
+    given_away: tuple[int, ...] = (),
+) -> Callable[..., Any]:
     """Compile `function(static, *arrays)` once per static argument, the last `keep` of them remembered.
 
-    `options` gives XLA's options when they are needed first.
+    `options` gives XLA's options when they are needed first; the memory of the arrays `given_away` becomes that of results.
     """
 
     @lru_cache(maxsize=keep)
     def build(static: Any) -> Callable[..., Any]:
-        return jax.jit(partial(function, static), compiler_options=options())
+        return jax.jit(partial(function, static), compiler_options=options(), donate_argnums=given_away)
 
     @wraps(function)
     def call(static: Any, *arrays: Any) -> Any:

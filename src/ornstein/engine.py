@@ -1,7 +1,7 @@
 """Runs a kernel on a model: host-drawn randomness, a compiled loop, chains on threads. Knows nothing of theory.
 
 Randomness is drawn in blocks on the host, where it costs nanoseconds instead of the microsecond that a step would spend on it
-inside the loop, and the next block is drawn while the current one runs. The number of steps between kept values is an
+inside the loop, and helpers draw the next block while the current one runs. The number of steps between kept values is an
 argument of the compiled code, not a constant in it: warm-up, sampling and a ragged end all use one compilation.
 
 A chain's whole state is a plain tree of arrays (`Chain.state`): position, velocity, counters, generators and minibatch source.
@@ -14,7 +14,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any, Protocol
@@ -27,6 +27,7 @@ from jax.errors import JaxRuntimeError
 from jax.experimental.xla_metadata import set_xla_metadata
 
 from ornstein.compiled import compiled
+from ornstein.double_buffer import DoubleBuffer
 from ornstein.errors import DivergenceError
 from ornstein.minibatch import IndexSource, generator_from_state, generator_state
 from ornstein.model import Loss, Problem
@@ -40,6 +41,7 @@ BLOCK_NUMBERS = 2**20
 # Up to so many numbers in a minibatch one core alone takes less time for a step than two that XLA calls together at every step;
 # chains keep the cores busy.
 SMALL_STEP = 2**17
+KEPT = 7  # the place of `memory` among the arguments of a compiled block
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Program:
     one_kernel: bool = False  # the whole loop compiled into one kernel, instead of several that are started at every step
 
 
-@compiled
+@partial(compiled, given_away=(KEPT,))
 def _run_kernels(program: Program, *arguments: Any) -> tuple[Any, Any, Any]:
     """`_loop` as XLA likes to compile it, as several kernels."""
     return _loop(program, *arguments)
@@ -70,7 +72,7 @@ def _one_kernel_options() -> dict[str, str]:
     return options
 
 
-@partial(compiled, options=_one_kernel_options)
+@partial(compiled, options=_one_kernel_options, given_away=(KEPT,))
 def _run_one_kernel(program: Program, *arguments: Any) -> tuple[Any, Any, Any]:
     """`_loop` as one kernel. XLA does so with loops over a few bytes; the marks make it do so with any, or mean nothing to it."""
     with set_xla_metadata(xla_cpu_small_call="true", inlineable="false"):
@@ -90,10 +92,10 @@ def _loop(
     first: Any,
     keeps: Any,
     stride: Any,
+    memory: Any,
 ) -> tuple[Any, Any, Any]:
-    """`keeps` times: take `stride` steps, keep the position (and the sum of the positions on the way)."""
+    """`keeps` times: take `stride` steps, keep the position (and the sum of the positions on the way) in `memory`."""
     batches, normals, factors = randomness
-    empty = jnp.zeros((program.kept, state["position"].size), state["position"].dtype)
 
     def one_step(step: Any, carry: Any) -> Any:
         current, total = carry
@@ -114,7 +116,13 @@ def _loop(
         sums = sums.at[number].set(total) if program.summed else None
         return current, positions, sums
 
-    return lax.fori_loop(0, keeps, one_keep, (state, empty, empty if program.summed else None))
+    return lax.fori_loop(0, keeps, one_keep, (state, *memory))
+
+
+def kept_memory(program: Program, position: Any) -> tuple[Any, Any]:
+    """Memory for the positions that a block keeps, and for their sums."""
+    shape = (program.kept, position.size)
+    return jnp.zeros(shape, position.dtype), jnp.zeros(shape, position.dtype) if program.summed else None
 
 
 @dataclass(frozen=True)
@@ -143,48 +151,65 @@ class Chain:
     used: int = 0
     _block: Any = None
     _block_start: dict[str, Any] = field(default_factory=dict)
-    _ahead: tuple[dict[str, Any], Any] | None = None
+    _ahead: Future[Any] | None = None
     feed: Feed | None = None
     _next_window: tuple[int, Future[Any]] | None = None
+    _kept: Any = None  # memory for kept values, given to every block and got back from it
+    _normal_memory: DoubleBuffer = field(default_factory=DoubleBuffer)
 
-    def advance(self, program: Program, problem: Problem, arrays: Any, keeps: int, stride: int) -> Kept:
-        """Keep up to `keeps` values, `stride` steps apart: as many as the current block of randomness has steps for."""
+    def advance(
+        self, program: Program, problem: Problem, arrays: Any, keeps: int, stride: int, helpers: Executor | None = None
+    ) -> Kept:
+        """Keep up to `keeps` values, `stride` steps apart: as many as the current block of randomness has steps for.
+
+        If that uses it up and there is more to come, a helper draws the next one meanwhile.
+        """
         if stride > self.block_steps:
             raise ValueError(f"stride {stride} is longer than a block of {self.block_steps} steps")
         with width(self.dtype):
             if self._block is None or self.block_steps - self.used < stride:
                 self._next_block()
             now = min(keeps, (self.block_steps - self.used) // stride, program.kept)
-            before = self.state_arrays["position"]
-            if self.feed is None:
-                result = _run_block(program, problem, arrays, self.state_arrays, self._block, self.used, now, stride)
-            else:
+            if self.feed is not None:
                 now = min(now, max(1, self.feed.steps // stride))
-                result = self._run_fed(program, problem, arrays, now, stride)
+            last = self.block_steps - self.used - now * stride < stride
+            if helpers is not None and keeps > now and last and self._ahead is None:
+                self._ahead = helpers.submit(self._drawn_block, self.step + now * stride)
+            before = self.state_arrays["position"]
+            self.state_arrays, carried = self._take(program, problem, arrays, now, stride)
             self.used += now * stride
             self.step += now * stride
-            if keeps > now and self.block_steps - self.used < stride:
-                self._ahead = self._drawn_block()  # while the block just started is still running
-            self.state_arrays = result[0]
-            positions = np.asarray(result[1][:now], dtype=float)
-            sums = None if result[2] is None else np.asarray(result[2][:now], dtype=float)
+            positions = _first_rows(self._kept[0], now)
+            sums = None if self._kept[1] is None else _first_rows(self._kept[1], now) + carried
         self._require_finite(positions, stride, before, problem.centre)
         return Kept(positions, sums, now * stride)
 
-    def _run_fed(self, program: Program, problem: Problem, arrays: Any, keeps: int, stride: int) -> tuple[Any, Any, Any]:
-        """As `_run_block`, on windows of steps whose rows are handed in; where a stride is longer, it takes several."""
-        assert self.feed is not None
+    def _run(self, program: Program, problem: Problem, arrays: Any, state: Any, *block: Any) -> Any:
+        """A block, whose kept values go into the memory of those before; returns the state at its end."""
+        memory, self._kept = self._kept or kept_memory(program, state["position"]), None
+        state, *self._kept = _run_block(program, problem, arrays, state, *block, memory)
+        return state
+
+    def _take(self, program: Program, problem: Problem, arrays: Any, keeps: int, stride: int) -> tuple[Any, Any]:
+        """The state after keeps·stride steps; where rows are handed in, on windows of steps.
+
+        Where a stride is longer than a window it takes several; what the positions of all but the last one sum to comes back.
+        """
+        if self.feed is None:
+            return self._run(program, problem, arrays, self.state_arrays, self._block, self.used, keeps, stride), 0.0
         end = self.used + keeps * stride
-        state, positions, sums = self.state_arrays, None, None
+        state: Any = self.state_arrays
+        carried: Any = 0.0
         for start in range(self.used, end, self.feed.steps):
             steps = min(end - start, self.feed.steps)
             here = (keeps, stride) if steps == end - self.used else (1, steps)
             window = self._window(start)
             if start + steps < self.block_steps:
                 self._next_window = (start + steps, self.feed.ahead(self._indices_from(start + steps)))
-            state, positions, part = _run_block(program, problem, arrays, state, window, 0, *here)
-            sums = part if sums is None else sums + part
-        return state, positions, sums
+            if start > self.used and program.summed:
+                carried = carried + _first_rows(self._kept[1], 1)
+            state = self._run(program, problem, arrays, state, window, 0, *here)
+        return state, carried
 
     def _window(self, start: int) -> Any:
         """Rows, normals and factors of the steps from `start`."""
@@ -211,40 +236,45 @@ class Chain:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
+        if self._ahead is not None:
+            self._ahead.result()  # a helper still draws with the generators that are replaced
+            self._ahead = None
         with width(self.dtype):
             self.state_arrays = {name: jnp.asarray(value) for name, value in state["arrays"].items()}
         self.source.restore(state["randomness"]["source"])
         self.normals = generator_from_state(state["randomness"]["normals"])
         self.step, self.used = int(state["counters"]["step"]), int(state["counters"]["used"])
         used, started = self.used, self.step - self.used
-        self._block = self._ahead = None
+        self._block = None
         self._block_start = {}
         if used:
             self.step = started
-            with width(self.dtype):
-                self._next_block()
+            self._next_block()
             self.step, self.used = started + used, used
 
     def _generators(self) -> dict[str, Any]:
         return {"source": self.source.state(), "normals": generator_state(self.normals)}
 
     def _next_block(self) -> None:
-        self._block_start, self._block = self._ahead or self._drawn_block()
+        self._block_start, self._block = self._drawn_block(self.step) if self._ahead is None else self._ahead.result()
         self._ahead = self._next_window = None
         self.used = 0
 
-    def _drawn_block(self) -> tuple[dict[str, Any], Any]:
+    def _drawn_block(self, first: int) -> tuple[dict[str, Any], Any]:
+        """The generators as they are now, and the randomness of the steps from `first`."""
         start = self._generators()
         indices = self.source.draw(self.block_steps)
         normals = None
         if self.needs_normals:
-            normals = self.normals.standard_normal((self.block_steps, self.dimension), dtype=np.dtype(self.dtype).type)
+            normals = self._normal_memory.array((self.block_steps, self.dimension), self.dtype)
+            self.normals.standard_normal(dtype=normals.dtype.type, out=normals)
         factors = None
         if self.schedule is not None:
-            counts = np.arange(self.step, self.step + self.block_steps, dtype=float)
+            counts = np.arange(first, first + self.block_steps, dtype=float)
             factors = np.asarray(self.schedule(counts), dtype=self.dtype)
         block = (indices, normals, factors)
-        return start, block if self.feed is not None else jax.tree.map(jnp.asarray, block)
+        with width(self.dtype):
+            return start, block if self.feed is not None else jax.device_put(block)
 
     def _require_finite(self, positions: Array, stride: int, before: Any, centre: Any) -> None:
         finite = np.isfinite(positions).all(axis=1)
@@ -259,6 +289,11 @@ class Chain:
             step=self.step - (len(positions) - bad - 1) * stride,
             last_finite=np.asarray(centre, dtype=float) + last,
         )
+
+
+def _first_rows(values: Any, count: int) -> Array:
+    """A copy in float64. JAX's own slices are compiled for every count anew, and a view that it keeps would hold the memory."""
+    return np.from_dlpack(values)[:count].astype(float)
 
 
 def block_length(batch_size: int, dimension: int) -> int:
@@ -333,7 +368,13 @@ class Run:
         self.chains = [
             Chain(
                 number,
-                IndexSource(dynamics.scheme, n_data, dynamics.batch_size, np.random.Generator(np.random.SFC64(rows))),
+                IndexSource(
+                    dynamics.scheme,
+                    n_data,
+                    dynamics.batch_size,
+                    np.random.Generator(np.random.SFC64(rows)),
+                    memory=DoubleBuffer(),
+                ),
                 np.random.Generator(np.random.SFC64(normals)),
                 state,
                 steps,
@@ -376,24 +417,24 @@ class Run:
             return False
         return True
 
-    def _advance_chain(self, chain: Chain, keeps: int, stride: int) -> Kept:
+    def _advance_chain(self, chain: Chain, keeps: int, stride: int, helpers: Executor) -> Kept:
         """Advance a chain; the first one goes alone, because threads that come together would each compile the program."""
         with self._compiling:
             if not self._compiled:
-                kept = self._advance_first(chain, keeps, stride)
+                kept = self._advance_first(chain, keeps, stride, helpers)
                 self._compiled = True
                 return kept
-        return chain.advance(self.program, self.problem, self.arrays, keeps, stride)
+        return chain.advance(self.program, self.problem, self.arrays, keeps, stride, helpers)
 
-    def _advance_first(self, chain: Chain, keeps: int, stride: int) -> Kept:
+    def _advance_first(self, chain: Chain, keeps: int, stride: int, helpers: Executor) -> Kept:
         try:
-            return chain.advance(self.program, self.problem, self.arrays, keeps, stride)
+            return chain.advance(self.program, self.problem, self.arrays, keeps, stride, helpers)
         except JaxRuntimeError as error:
             if "UNIMPLEMENTED" not in str(error):
                 raise
         # What this XLA cannot put into one kernel it can compile as several; a chain that was not compiled has not moved.
         self.program = replace(self.program, one_kernel=False)
-        return chain.advance(self.program, self.problem, self.arrays, keeps, stride)
+        return chain.advance(self.program, self.problem, self.arrays, keeps, stride, helpers)
 
     def _advance_to(
         self,
@@ -415,7 +456,7 @@ class Run:
                     chain = min(waiting, key=lambda chain: chain.step)
                     waiting.remove(chain)
                 end = ends[chain.number]
-                kept = self._advance_chain(chain, (end - chain.step) // stride, stride)
+                kept = self._advance_chain(chain, (end - chain.step) // stride, stride, helpers)
                 receive(chain.number, kept)
                 if progress is not None:
                     progress(kept.steps)
@@ -426,7 +467,7 @@ class Run:
                     stop.set()
 
         workers = min(len(waiting), os.cpu_count() or 1)
-        with ThreadPoolExecutor(max(1, workers)) as pool:
+        with ThreadPoolExecutor(max(1, workers)) as helpers, ThreadPoolExecutor(max(1, workers)) as pool:
             futures = [pool.submit(work) for _ in range(workers)]
             try:
                 _first_error(futures)

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ornstein.double_buffer import DoubleBuffer
 from ornstein.errors import InputError
 
 SCHEMES = ("replacement", "without-replacement", "slices")
+PIECE = 2**15  # indices
 _EPOCHS = ("epoch", "epochs", "reshuffle", "reshuffled", "reshuffled-epochs", "shuffle", "shuffled")
 
 
@@ -99,14 +101,25 @@ class IndexSource:
     generator: np.random.Generator
     permutation: NDArray[np.int32] | None = None
     used: int = 0
+    memory: DoubleBuffer | None = None  # where given, what is drawn stays there until the draw after the next
 
     def draw(self, steps: int) -> NDArray[np.int32]:
         """Indices of the next `steps` minibatches, shape (steps, S)."""
         if self.scheme == "replacement":
-            return self.generator.integers(0, self.n_data, (steps, self.batch_size), dtype=np.int32)
+            return self._independent(steps)
         if self.scheme == "without-replacement":
             return self._distinct(steps)
         return self._slices(steps)
+
+    def _independent(self, steps: int) -> NDArray[np.int32]:
+        """Every row of every minibatch for itself, drawn in pieces that stay in a core's cache."""
+        shape = (steps, self.batch_size)
+        rows = np.empty(shape, dtype=np.int32) if self.memory is None else self.memory.array(shape, np.int32)
+        flat = rows.reshape(-1)
+        for start in range(0, flat.size, PIECE):
+            part = flat[start : start + PIECE]
+            part[:] = self.generator.integers(0, self.n_data, part.size, dtype=np.int32)
+        return rows
 
     def _distinct(self, steps: int) -> NDArray[np.int32]:
         """The first S distinct values of an independent uniform stream: exactly uniform over subsets."""
