@@ -16,7 +16,7 @@ from ornstein.double_buffer import DoubleBuffer
 from ornstein.errors import InputError
 
 SCHEMES = ("replacement", "without-replacement", "slices")
-PIECE = 2**15  # indices
+PIECE = 2**16  # indices drawn at a time
 _EPOCHS = ("epoch", "epochs", "reshuffle", "reshuffled", "reshuffled-epochs", "shuffle", "shuffled")
 
 
