@@ -22,7 +22,8 @@ import pytest
 from helpers import all_minibatches, hessian_and_noise, logistic_data, matrix_of, spd
 
 import ornstein as orn
-from ornstein.engine import Program, Run, _run_block, kept_memory
+from ornstein.engine import Run
+from ornstein.loop import Program, kept_memory, run_block
 from ornstein.minibatch import SCHEMES, noise_factor
 from ornstein.precision import width
 from ornstein.theory import covariance_standard_error
@@ -312,7 +313,7 @@ class _Step:
                 normals = normals if normal is None else normals.at[batch].set(jnp.asarray(normal, dtype=self.dtype))
             randomness = (self.indices, normals, self.factors)
             memory = kept_memory(self.program, self.state["position"])
-            state, kept, sums = _run_block(self.program, self.problem, self.arrays, self.state, randomness, batch, 1, 1, memory)
+            state, kept, sums = run_block(self.program, self.problem, self.arrays, self.state, randomness, batch, 1, 1, memory)
         position = np.asarray(kept[0], dtype=float)
         assert np.array_equal(np.asarray(state["position"], dtype=float), position)
         assert sums is None or np.array_equal(np.asarray(sums[0], dtype=float), position)

@@ -10,7 +10,7 @@ import pytest
 from jax.errors import JaxRuntimeError
 
 import ornstein as orn
-from ornstein import engine
+from ornstein import engine, loop
 from ornstein.engine import Run
 from ornstein.precision import width
 
@@ -75,7 +75,7 @@ class TestWhereOneKernelCannotBe:
         def refused(program, *arguments):
             raise JaxRuntimeError("UNIMPLEMENTED: Fusion kind not implemented on CPU")
 
-        monkeypatch.setattr(engine, "_run_one_kernel", refused)
+        monkeypatch.setattr(loop, "_run_one_kernel", refused)
         model = model_of("bernoulli", 5)
         run, several = run_of(model, 50), run_of(model, 50)
         several.program = replace(several.program, one_kernel=False)
@@ -87,7 +87,7 @@ class TestWhereOneKernelCannotBe:
         def failed(program, *arguments):
             raise JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory")
 
-        monkeypatch.setattr(engine, "_run_one_kernel", failed)
+        monkeypatch.setattr(loop, "_run_one_kernel", failed)
         with pytest.raises(JaxRuntimeError, match="RESOURCE_EXHAUSTED"):
             positions(run_of(model_of("bernoulli", 5), 50))
 
@@ -95,5 +95,5 @@ class TestWhereOneKernelCannotBe:
         def unknown(*_, **__):
             raise JaxRuntimeError("INVALID_ARGUMENT: No such compile option")
 
-        monkeypatch.setattr(engine.jax, "jit", unknown)
-        assert engine._one_kernel_options.__wrapped__() == {}
+        monkeypatch.setattr(loop.jax, "jit", unknown)
+        assert loop._one_kernel_options.__wrapped__() == {}

@@ -1,8 +1,7 @@
 """Runs a kernel on a model: host-drawn randomness, a compiled loop, chains on threads. Knows nothing of theory.
 
 Randomness is drawn in blocks on the host, where it costs nanoseconds instead of the microsecond that a step would spend on it
-inside the loop, and helpers draw the next block while the current one runs. The number of steps between kept values is an
-argument of the compiled code, not a constant in it: warm-up, sampling and a ragged end all use one compilation.
+inside the loop, and helpers draw the next block while the current one runs (loop.py).
 
 A chain's whole state is a plain tree of arrays (`Chain.state`): position, velocity, counters, generators and minibatch source.
 Threads always take the chain that is furthest behind: whenever a run is stopped, all chains have come about equally far.
@@ -16,19 +15,16 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
 from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.errors import JaxRuntimeError
-from jax.experimental.xla_metadata import set_xla_metadata
 
-from ornstein.compiled import compiled
 from ornstein.double_buffer import DoubleBuffer
 from ornstein.errors import DivergenceError
+from ornstein.loop import Program, kept_memory, run_block
 from ornstein.minibatch import IndexSource, generator_from_state, generator_state
 from ornstein.model import Loss, Problem
 from ornstein.precision import width
@@ -41,88 +37,6 @@ BLOCK_NUMBERS = 2**20
 # Up to so many numbers in a minibatch one core alone takes less time for a step than two that XLA calls together at every step;
 # chains keep the cores busy.
 SMALL_STEP = 2**17
-KEPT = 7  # the place of `memory` among the arguments of a compiled block
-
-
-@dataclass(frozen=True)
-class Program:
-    """What is compiled: the loss, the step, and whether positions are summed between kept values."""
-
-    loss: Loss
-    kernel: Any
-    summed: bool
-    kept: int  # rows of the buffer for kept values
-    one_kernel: bool = False  # the whole loop compiled into one kernel, instead of several that are started at every step
-
-
-@partial(compiled, given_away=(KEPT,))
-def _run_kernels(program: Program, *arguments: Any) -> tuple[Any, Any, Any]:
-    """`_loop` as XLA likes to compile it, as several kernels."""
-    return _loop(program, *arguments)
-
-
-@cache
-def _one_kernel_options() -> dict[str, str]:
-    """Keeps XLA from taking sums over many rows with a library, which no kernel can do inside; nothing where it has none."""
-    options = {"xla_cpu_experimental_ynn_fusion_type": ""}
-    try:
-        jax.jit(lambda number: number, compiler_options=options).lower(0.0).compile()
-    except JaxRuntimeError:
-        return {}
-    return options
-
-
-@partial(compiled, options=_one_kernel_options, given_away=(KEPT,))
-def _run_one_kernel(program: Program, *arguments: Any) -> tuple[Any, Any, Any]:
-    """`_loop` as one kernel. XLA does so with loops over a few bytes; the marks make it do so with any, or mean nothing to it."""
-    with set_xla_metadata(xla_cpu_small_call="true", inlineable="false"):
-        return jax.jit(partial(_loop, program))(*arguments)
-
-
-def _run_block(program: Program, *arguments: Any) -> tuple[Any, Any, Any]:
-    return (_run_one_kernel if program.one_kernel else _run_kernels)(program, *arguments)
-
-
-def _loop(
-    program: Program,
-    problem: Problem,
-    arrays: Any,
-    state: Any,
-    randomness: Any,
-    first: Any,
-    keeps: Any,
-    stride: Any,
-    memory: Any,
-) -> tuple[Any, Any, Any]:
-    """`keeps` times: take `stride` steps, keep the position (and the sum of the positions on the way) in `memory`."""
-    batches, normals, factors = randomness
-
-    def one_step(step: Any, carry: Any) -> Any:
-        current, total = carry
-        batch = jax.tree.map(lambda leaf: lax.dynamic_index_in_dim(leaf, step, 0, keepdims=False), batches)
-        normal = None if normals is None else lax.dynamic_index_in_dim(normals, step, 0, keepdims=False)
-        factor = 1.0 if factors is None else factors[step]
-        current = program.kernel.step(
-            arrays, current, lambda position: program.loss.gradient(problem, position, batch), normal, factor
-        )
-        return current, (total + current["position"] if program.summed else total)
-
-    def one_keep(number: Any, carry: Any) -> Any:
-        current, positions, sums = carry
-        start = first + number * stride
-        zero = jnp.zeros_like(current["position"]) if program.summed else None
-        current, total = lax.fori_loop(start, start + stride, one_step, (current, zero))
-        positions = positions.at[number].set(current["position"])
-        sums = sums.at[number].set(total) if program.summed else None
-        return current, positions, sums
-
-    return lax.fori_loop(0, keeps, one_keep, (state, *memory))
-
-
-def kept_memory(program: Program, position: Any) -> tuple[Any, Any]:
-    """Memory for the positions that a block keeps, and for their sums."""
-    shape = (program.kept, position.size)
-    return jnp.zeros(shape, position.dtype), jnp.zeros(shape, position.dtype) if program.summed else None
 
 
 @dataclass(frozen=True)
@@ -187,7 +101,7 @@ class Chain:
     def _run(self, program: Program, problem: Problem, arrays: Any, state: Any, *block: Any) -> Any:
         """A block, whose kept values go into the memory of those before; returns the state at its end."""
         memory, self._kept = self._kept or kept_memory(program, state["position"]), None
-        state, *self._kept = _run_block(program, problem, arrays, state, *block, memory)
+        state, *self._kept = run_block(program, problem, arrays, state, *block, memory)
         return state
 
     def _take(self, program: Program, problem: Problem, arrays: Any, keeps: int, stride: int) -> tuple[Any, Any]:
@@ -302,7 +216,7 @@ def block_length(batch_size: int, dimension: int) -> int:
 
 
 def kept_rows(steps: int, dimension: int) -> int:
-    """Rows for kept values: fewer than steps where they are many, because the buffer is cleared for every block."""
+    """Rows for kept values: fewer than steps where those are many, for they are memory of every chain."""
     return max(1, min(steps, BLOCK_NUMBERS // (4 * dimension)))
 
 
