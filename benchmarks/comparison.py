@@ -61,7 +61,7 @@ def chains_section(console: Console, counts: tuple[int, ...] = (1, 4, 32)) -> di
         if compiled_loop.available():
             one = compiled_loop.compiled_steps(task)
             steppers |= {"one C++ loop": one, EVERY_CORE: compiled_loop.on_every_core(task)}
-        result = interleaved(steppers)
+        result = interleaved(steppers, seconds=0.2)
         gains[task.name] = {name: result["1 chains"] / result[name] for name in steppers if name.endswith("chains")}
         if EVERY_CORE in result:
             gains[task.name][EVERY_CORE] = result["one C++ loop"] / result[EVERY_CORE]

@@ -70,6 +70,29 @@ def test_a_larger_step_is_left_to_several_cores():
     assert not run_of(model_of("gaussian", 30), 10_000).program.one_kernel
 
 
+@pytest.mark.parametrize("one_kernel", [True, False])
+@pytest.mark.parametrize("window", [1, 4])
+def test_nothing_is_compiled_after_the_first_piece(one_kernel, window, monkeypatch):
+    model = model_of("gaussian", 2)
+    dynamics = orn.Dynamics(np.asarray(1e-3), 7, injected=np.full(model.dim, 1e-8), window=window)
+    with width("float32"):
+        problem = model.problem("float32", np.zeros(model.dim))
+    monkeypatch.setattr(engine, "BLOCK_NUMBERS", 500)
+    run = Run(model.loss, problem, dynamics, model.n_data, np.zeros((3, model.dim)), seed=0)
+    run.program = replace(run.program, one_kernel=one_kernel)
+    run.advance(1, 1, lambda *_: None)
+    compiled = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, *_, **__: compiled.append(event) if "compile" in event else None
+    )
+    try:
+        for keeps, stride in [(1, 1), (40, 5), (3, 11), (200, 1)]:
+            run.advance(keeps, stride, lambda *_: None)
+    finally:
+        jax.monitoring.clear_event_listeners()
+    assert not compiled
+
+
 class TestWhereOneKernelCannotBe:
     def test_it_is_compiled_as_several(self, monkeypatch):
         def refused(program, *arguments):

@@ -101,7 +101,8 @@ class Chain:
     def _run(self, program: Program, problem: Problem, arrays: Any, state: Any, *block: Any) -> Any:
         """A block, whose kept values go into the memory of those before; returns the state at its end."""
         memory, self._kept = self._kept or kept_memory(program, state["position"]), None
-        state, *self._kept = run_block(program, problem, arrays, state, *block, memory)
+        state, positions, sums = run_block(program, problem, arrays, state, *block, memory)
+        self._kept = positions, sums
         return state
 
     def _take(self, program: Program, problem: Problem, arrays: Any, keeps: int, stride: int) -> tuple[Any, Any]:
