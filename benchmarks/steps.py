@@ -13,6 +13,7 @@ from ornstein.engine import Run
 from ornstein.precision import width
 
 Stepper = Callable[[int], float]  # steps -> seconds
+REST = 0.25  # seconds: threads of OpenMP that the one before has used go on spinning for 0.2
 
 
 def model_of(task: Task) -> orn.Model:
@@ -58,7 +59,7 @@ def engine_steps(model: orn.Model, form: str, batch_size: int, chains: int = 1) 
 
 
 def interleaved(steppers: dict[str, Stepper], seconds: float = 0.3, rounds: int = 5) -> dict[str, float]:
-    """Best of `rounds` in µs per step, everyone in turn, each for about `seconds` a round."""
+    """Best of `rounds` in µs per step, everyone in turn, in another order each time, for about `seconds` a round."""
     counts = {}
     for name, stepper in steppers.items():
         count = 64
@@ -67,8 +68,9 @@ def interleaved(steppers: dict[str, Stepper], seconds: float = 0.3, rounds: int 
         while stepper(count) < seconds and count < 2**26:
             count *= 2
         counts[name] = count
-    best = dict.fromkeys(steppers, np.inf)
+    best, order = dict.fromkeys(steppers, np.inf), np.random.default_rng(0)
     for _ in range(rounds):
-        for name, stepper in steppers.items():
-            best[name] = min(best[name], stepper(counts[name]) / counts[name] * 1e6)
+        for name in order.permutation(list(steppers)):
+            time.sleep(REST)
+            best[name] = min(best[name], steppers[name](counts[name]) / counts[name] * 1e6)
     return best
