@@ -52,8 +52,8 @@ def _steps(result: dict[str, Any]) -> list[str]:
     names = list(dict.fromkeys(name for found in steps.values() for name in found))
     absent = f" Not at hand: {', '.join(result['absent'])}." if result["absent"] else ""
     return [
-        "µs per step of one chain in float32. Everyone runs in one process, in turn, best of 5; compile time is left out."
-        + absent,
+        "µs per step of one chain in float32. Everyone runs in one process, in turn and in another order each time, best of 5; "
+        "compile time is left out." + absent,
         "",
         "![µs per step](benchmarks.svg)",
         "",

@@ -208,6 +208,7 @@ class Chain:
 
 def _first_rows(values: Any, count: int) -> Array:
     """A copy in float64. JAX's own slices are compiled for every count anew, and a view that it keeps would hold the memory."""
+    values.block_until_ready()  # from_dlpack would wait too, but keep the interpreter from helpers meanwhile
     return np.from_dlpack(values)[:count].astype(float)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.errors import JaxRuntimeError
 from jax.experimental.xla_metadata import set_xla_metadata
@@ -100,5 +101,5 @@ def _loop(
 
 def kept_memory(program: Program, position: Any) -> tuple[Any, Any]:
     """Memory for the positions that a block keeps, and for their sums."""
-    shape = (program.kept, position.size)
-    return jnp.zeros(shape, position.dtype), jnp.zeros(shape, position.dtype) if program.summed else None
+    zeros = np.zeros((program.kept, position.size), position.dtype)  # jnp.zeros would be compiled for every shape
+    return jnp.array(zeros), jnp.array(zeros) if program.summed else None
