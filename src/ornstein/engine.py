@@ -36,7 +36,7 @@ Array = np.ndarray
 BLOCK_NUMBERS = 2**20
 # Up to so many numbers in a minibatch one core alone takes less time for a step than two that XLA calls together at every step;
 # chains keep the cores busy.
-SMALL_STEP = 2**17
+SMALL_STEP = 2**16
 
 
 @dataclass(frozen=True)
