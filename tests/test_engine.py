@@ -34,21 +34,23 @@ def run_of(model, batch_size, step=1e-2):
     return Run(model.loss, problem, dynamics, model.n_data, np.zeros((1, model.dim)), seed=3, dtype="float64")
 
 
-def positions(run):
+def positions(run, keeps=3):
     kept = []
-    run.advance(3, 10, lambda chain, values: kept.append(values.positions))
+    run.advance(keeps, 10, lambda chain, values: kept.append(values.positions))
     return np.concatenate(kept)
 
 
-def by_hand(model, batch_size, step=1e-2):
-    """The same steps in NumPy, from the model's own gradients of single examples."""
+def by_hand(model, batch_size, steps=30, step=1e-2):
+    """The same steps in NumPy, from the model's gradient of one minibatch; of a block what is left of ten steps is not used."""
     source = run_of(model, batch_size).chains[0].source
-    block = source.draw(engine.block_length(batch_size, model.dim))
+    source.memory = None
+    length = engine.block_length(batch_size, model.dim)
+    batches = np.concatenate([source.draw(length)[: length - length % 10] for _ in range(-(-steps // (length - length % 10)))])
     theta, kept = np.zeros(model.dim), []
     with width("float64"):
         problem = model.problem("float64", theta)
         slope = jax.jit(jax.grad(lambda at, rows: model.loss.minibatch(problem, at, rows)))
-        for number, rows in enumerate(block[:30]):
+        for number, rows in enumerate(batches[:steps]):
             theta = theta - step * np.asarray(slope(theta, jax.tree.map(lambda leaf, chosen=rows: leaf[chosen], problem.data)))
             if number % 10 == 9:
                 kept.append(theta)
@@ -64,6 +66,15 @@ def test_one_kernel_and_several_take_the_same_steps(family, columns, batch_size)
     truth = by_hand(model, batch_size)
     assert np.abs(positions(one) - truth).max() < ROUNDING * np.abs(truth).max()
     assert np.abs(positions(several) - truth).max() < ROUNDING * np.abs(truth).max()
+
+
+def test_blocks_that_are_drawn_ahead_leave_those_in_use_alone(monkeypatch):
+    """Ten blocks, each drawn by a helper while the one before runs: the steps are those of batches drawn one after the other."""
+    monkeypatch.setattr(engine, "BLOCK_NUMBERS", 20_000)
+    model = model_of("bernoulli", 5)
+    assert engine.block_length(500, model.dim) == 40
+    truth = by_hand(model, 500, steps=400)
+    assert np.abs(positions(run_of(model, 500), 40) - truth).max() < ROUNDING * np.abs(truth).max()
 
 
 def test_a_larger_step_is_left_to_several_cores():

@@ -34,8 +34,8 @@ Array = np.ndarray
 # About 4 MB of indices, and as much of normals and kept positions: large enough that a block runs for milliseconds, small
 # enough that the memory of a chain stays far below that of its data.
 BLOCK_NUMBERS = 2**20
-# Up to so many numbers in a minibatch one core alone takes less time for a step than two that XLA calls together at every step;
-# chains keep the cores busy.
+# Up to so many numbers in a minibatch one core takes half the processor time for a step, and not much more of the clock's, than
+# several that XLA would call together at every step; chains keep the others busy.
 SMALL_STEP = 2**16
 
 
