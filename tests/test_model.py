@@ -12,6 +12,7 @@ import pytest
 from helpers import regression_data
 
 import ornstein as orn
+from ornstein.aligned import HUGE_PAGE
 from ornstein.layout import Layout
 from ornstein.precision import double, width
 
@@ -256,6 +257,17 @@ class TestData:
         with width("float32"):
             problem = orn.glm(np.eye(4), [0, 1, 0, 1], "categorical").problem()
         assert problem.data["y"].dtype == jnp.int32
+
+    @pytest.mark.parametrize("dtype", ["float32", "float64"])
+    def test_large_data_lie_on_whole_pages(self, dtype):
+        """In memory of ours, which may have large pages, and not in a copy of JAX's; data of the user stay the user's."""
+        x = np.random.default_rng(0).normal(size=HUGE_PAGE // 4)
+        with width(dtype):
+            (data,) = jax.tree.leaves(orn.Model(lambda t, e: -t * e, x, init=0.0).problem(dtype).data)
+        assert data.unsafe_buffer_pointer() % HUGE_PAGE == 0
+        x[0] += 1.0
+        assert np.array_equal(np.asarray(data)[1:], x[1:].astype(dtype))
+        assert np.asarray(data)[0] != x[0].astype(dtype)
 
 
 class TestCheckGradients:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-ALIGNMENT = 64  # bytes; JAX reads an array that starts at a multiple of it where it is, and copies any other
+from ornstein.aligned import aligned
 
 
 class DoubleBuffer:
@@ -15,6 +14,7 @@ class DoubleBuffer:
 
     Fresh memory for every block would cost more than the numbers in it, because the system clears it page by page first.
 
+    >>> import numpy as np
     >>> buffer = DoubleBuffer()
     >>> first, second, third = (buffer.array((3, 2), np.float32) for _ in range(3))
     >>> np.shares_memory(first, second), np.shares_memory(first, third)
@@ -28,13 +28,6 @@ class DoubleBuffer:
         """The array that was not given out last, whatever is in it."""
         oldest = self._arrays[0] if len(self._arrays) == 2 else None
         if oldest is None or oldest.shape != shape or oldest.dtype != dtype:
-            oldest = _aligned(shape, np.dtype(dtype))
+            oldest = aligned(shape, dtype)
         self._arrays = [*self._arrays[-1:], oldest]
         return oldest
-
-
-def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    size = int(np.prod(shape)) * dtype.itemsize
-    memory = np.empty(size + ALIGNMENT, dtype=np.uint8)
-    start = -memory.ctypes.data % ALIGNMENT
-    return memory[start : start + size].view(dtype).reshape(shape)

@@ -17,7 +17,6 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_complete
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.errors import JaxRuntimeError
@@ -187,9 +186,7 @@ class Chain:
         if self.schedule is not None:
             counts = np.arange(first, first + self.block_steps, dtype=float)
             factors = np.asarray(self.schedule(counts), dtype=self.dtype)
-        block = (indices, normals, factors)
-        with width(self.dtype):
-            return start, block if self.feed is not None else jax.device_put(block)
+        return start, (indices, normals, factors)
 
     def _require_finite(self, positions: Array, stride: int, before: Any, centre: Any) -> None:
         finite = np.isfinite(positions).all(axis=1)

@@ -16,7 +16,7 @@ from ornstein.double_buffer import DoubleBuffer
 from ornstein.errors import InputError
 
 SCHEMES = ("replacement", "without-replacement", "slices")
-PIECE = 2**16  # indices drawn at a time
+PIECE = 2**16  # indices drawn at a time, so that they stay in a core's cache
 _EPOCHS = ("epoch", "epochs", "reshuffle", "reshuffled", "reshuffled-epochs", "shuffle", "shuffled")
 
 
@@ -91,6 +91,36 @@ def generator_from_state(state: Mapping[str, NDArray[np.generic]]) -> np.random.
     return np.random.Generator(bits)
 
 
+def fill_uniform(generator: np.random.Generator, below: int, out: NDArray[np.int32]) -> None:
+    """Fill `out` with independent integers, uniform on 0…below−1.
+
+    Number for number those of NumPy's `integers` (Lemire's method on 32 bits at a time), in three quarters of the time where few
+    are rejected, because words of 64 bits are drawn and cut in two.
+
+    >>> three = np.empty(3, dtype=np.int32)
+    >>> fill_uniform(np.random.default_rng(0), 100, three)
+    >>> bool(np.all(three == np.random.default_rng(0).integers(0, 100, 3, dtype=np.int32)))
+    True
+    """
+    surplus, filled = np.uint32(2**32 % below), 0
+    room = np.empty(min(out.size, PIECE), dtype=np.uint64)
+    while filled < out.size:
+        missing = out.size - filled
+        if missing == 1 or generator.bit_generator.state["has_uint32"]:  # half a word to be left over, or left from before
+            out[filled] = generator.integers(0, below, dtype=np.int32)
+            filled += 1
+            continue
+        words = generator.integers(0, 2**64, min(missing, PIECE) // 2, dtype=np.uint64).view(np.uint32)
+        # 2³² words fall on `below` values unevenly; without those whose product ends on a small remainder it is the same
+        # number each.
+        remainders = np.multiply(words, np.uint32(below), out=room.view(np.uint32)[: words.size])
+        if remainders.min() < surplus:
+            words = words[remainders >= surplus]
+        products = np.multiply(words, np.uint64(below), out=room[: words.size])
+        np.right_shift(products, 32, out=out[filled : filled + words.size], casting="unsafe")
+        filled += words.size
+
+
 @dataclass
 class IndexSource:
     """A stream of minibatches as row indices; `state()` and `restore()` make it part of a checkpoint."""
@@ -112,13 +142,10 @@ class IndexSource:
         return self._slices(steps)
 
     def _independent(self, steps: int) -> NDArray[np.int32]:
-        """Every row of every minibatch for itself, drawn in pieces that stay in a core's cache."""
+        """Every row of every minibatch for itself."""
         shape = (steps, self.batch_size)
         rows = np.empty(shape, dtype=np.int32) if self.memory is None else self.memory.array(shape, np.int32)
-        flat = rows.reshape(-1)
-        for start in range(0, flat.size, PIECE):
-            part = flat[start : start + PIECE]
-            part[:] = self.generator.integers(0, self.n_data, part.size, dtype=np.int32)
+        fill_uniform(self.generator, self.n_data, rows.reshape(-1))
         return rows
 
     def _distinct(self, steps: int) -> NDArray[np.int32]:

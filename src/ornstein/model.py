@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ornstein.aligned import aligned
 from ornstein.checks import as_numbers
 from ornstein.compiled import compiled
 from ornstein.errors import InputError
@@ -382,9 +383,13 @@ def _working(leaf: Any, dtype: str) -> np.dtype:
 def _device(leaf: Any, dtype: str) -> Array:
     """On the device, floats in the working precision, integers in 32 bits; integers that do not fit become floats."""
     kind = np.dtype(leaf.dtype).kind
-    if kind == "f" or (kind in "iu" and not _fits_32_bits(leaf)):
+    if kind != "f" and (kind not in "iu" or _fits_32_bits(leaf)):
+        return jnp.asarray(leaf)
+    if not isinstance(leaf, np.ndarray):
         return jnp.asarray(leaf, dtype=dtype)
-    return jnp.asarray(leaf)
+    numbers = aligned(leaf.shape, dtype)
+    numbers[...] = leaf
+    return jax.device_put(numbers)
 
 
 def _fits_32_bits(leaf: Any) -> bool:
