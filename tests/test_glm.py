@@ -193,6 +193,14 @@ def sparse_table(X):
     return scipy.sparse.csr_matrix(np.where(np.abs(X) > 0.5, X, 0.0))
 
 
+def forbidden_for_sparse(method):
+    def checked(self, dimension):
+        assert not scipy.sparse.issparse(self.features), "zeros were filled up"
+        return method(self, dimension)
+
+    return checked
+
+
 class TestInput:
     """The same numbers in any container are the same model."""
 
@@ -251,6 +259,27 @@ class TestInput:
         with double():
             slopes = [jax.jit(m.loss.gradient)(m.problem("float64"), jnp.asarray(theta), rows) for m in pair]
         assert relative(*slopes) < 1e-13
+
+    @pytest.mark.parametrize("family", ["gaussian", "bernoulli", "categorical", "poisson"])
+    def test_passes_over_sparse_rows_are_those_over_dense_ones(self, family, monkeypatch):
+        """In several chunks, with offsets; those that need products alone never fill the zeros up."""
+        monkeypatch.setattr("ornstein.linear_predictor.CHUNK_NUMBERS", 50)
+        X, y = regression_data(N, D)
+        table = sparse_table(X)
+        offset = np.linspace(-0.5, 0.5, N)
+        sparse, dense = (
+            orn.glm(kind, target(family, y), family, offset=None if family == "categorical" else offset)
+            for kind in (table, table.toarray())
+        )
+        theta, vector = 0.2 * np.random.default_rng(0).normal(size=(2, sparse.dim))
+        wanted, found = dense.closed_form(), sparse.closed_form()
+        monkeypatch.setattr(type(found), "_filled_up_rows", forbidden_for_sparse(type(found)._filled_up_rows))
+        assert found.value(theta) == pytest.approx(wanted.value(theta), rel=1e-13)
+        assert relative(found.value_and_gradient(theta)[1], wanted.value_and_gradient(theta)[1]) < 1e-13
+        for one, other in zip(found.diagonal_moments(theta), wanted.diagonal_moments(theta), strict=True):
+            assert relative(one, other) < 1e-12
+        assert relative(found.hessian_product(theta, vector), wanted.hessian_product(theta, vector)) < 1e-13
+        assert relative(found.linear_part(theta), wanted.linear_part(theta)) < 1e-13
 
     def test_empty_sparse_rows_and_stored_zeros(self):
         table = scipy.sparse.csr_matrix(([1.0, 0.0, 2.0], ([0, 1, 2], [0, 1, 1])), shape=(4, 2))

@@ -44,65 +44,65 @@ class LinearPredictor:
         return sum(float(chunk.loss().sum()) for chunk in self._chunks(theta)) / self._rows
 
     def value_and_gradient(self, theta: Array) -> tuple[float, Array]:
-        value, slope = 0.0, np.zeros(theta.size)
+        value, slope = 0.0, self._gather(np.zeros(theta.size))
         for chunk in self._chunks(theta):
             value += float(chunk.loss().sum())
-            slope += self._scatter(chunk.extended.T @ chunk.first())
-        return value / self._rows, slope / self._rows
+            slope += chunk.rows.summed(chunk.first())
+        return value / self._rows, self._scatter(slope) / self._rows
 
     def hessian(self, theta: Array) -> Array:
         total = np.zeros((theta.size, theta.size))
-        for chunk in self._chunks(theta):
-            total += self._gram(chunk.extended, chunk.second())
+        for chunk in self._chunks(theta, filled_up=True):
+            total += self._gram(chunk.rows.extended, chunk.second())
         return total / self._rows
 
     def gradient_moments(self, theta: Array) -> tuple[Array, Array]:
         first, second = np.zeros(theta.size), np.zeros((theta.size, theta.size))
-        for chunk in self._chunks(theta):
-            gradients = self._columns(chunk.extended, self.feature_of)
+        for chunk in self._chunks(theta, filled_up=True):
+            gradients = self._columns(chunk.rows.extended, self.feature_of)
             gradients *= self._columns(chunk.first(), self.predictor_of)
             first += gradients.sum(axis=0)
             second += gradients.T @ gradients
         return first / self._rows, second / self._rows
 
     def diagonal_moments(self, theta: Array) -> tuple[Array, Array]:
-        first, second = np.zeros(theta.size), np.zeros(theta.size)
+        first, second = (self._gather(np.zeros(theta.size)) for _ in range(2))
         for chunk in self._chunks(theta):
             slopes = chunk.first()
-            first += self._scatter(chunk.extended.T @ slopes)
-            second += self._scatter((chunk.extended**2).T @ slopes**2)
-        return first / self._rows, second / self._rows
+            first += chunk.rows.summed(slopes)
+            second += chunk.rows.squares_summed(slopes**2)
+        return self._scatter(first) / self._rows, self._scatter(second) / self._rows
 
     def example_gradients(self, theta: Array) -> Iterator[Array]:
-        for chunk in self._chunks(theta):
-            yield chunk.extended[:, self.feature_of] * chunk.first()[:, self.predictor_of]
+        for chunk in self._chunks(theta, filled_up=True):
+            yield chunk.rows.extended[:, self.feature_of] * chunk.first()[:, self.predictor_of]
 
     def hessian_product(self, theta: Array, vector: Array) -> Array:
-        total = np.zeros(theta.size)
+        total, matrix = self._gather(np.zeros(theta.size)), self._gather(vector)
         for chunk in self._chunks(theta):
-            moved = chunk.extended @ self._gather(vector)
-            total += self._scatter(chunk.extended.T @ np.einsum("nkl,nl->nk", chunk.second(), moved))
-        return total / self._rows
+            total += chunk.rows.summed(np.einsum("nkl,nl->nk", chunk.second(), chunk.rows.times(matrix)))
+        return self._scatter(total) / self._rows
 
     def squared_hessian(self, theta: Array) -> Callable[[Array], Array]:
         # The rows' second derivatives, a few numbers per row, are asked for again in every round of an iteration: they are kept
         # unless there are too many of them.
         keep = 8 * self._rows * self.predictors**2 <= KEPT_BYTES
-        kept = [chunk.second() for chunk in self._chunks(theta)] if keep else None
+        kept = [chunk.second() for chunk in self._chunks(theta, filled_up=True)] if keep else None
 
         def respond(covariance: Array) -> Array:
             total = np.zeros(covariance.shape)
-            known = (chunk.second() for chunk in self._chunks(theta)) if kept is None else kept
-            for (_, extended), curvature in zip(self._extended_chunks(theta.size), known, strict=True):
-                spread = self._spread(extended, covariance)
-                total += self._gram(extended, curvature @ spread @ curvature)
+            known = (chunk.second() for chunk in self._chunks(theta, filled_up=True)) if kept is None else kept
+            for (_, rows), curvature in zip(self._filled_up_rows(theta.size), known, strict=True):
+                spread = self._spread(rows.extended, covariance)
+                total += self._gram(rows.extended, curvature @ spread @ curvature)
             return total / self._rows
 
         return respond
 
     def linear_part(self, theta: Array) -> Array:
         """u without its offset, for every row: shape (N, m)."""
-        return np.concatenate([extended @ self._gather(theta) for _, extended in self._extended_chunks(theta.size)])
+        matrix = self._gather(theta)
+        return np.concatenate([rows.times(matrix) for _, rows in self._row_chunks(theta.size)])
 
     def linear_part_of(self, features: Array, theta: Array) -> Array:
         """The same for rows that are not those of the model, or only some of them."""
@@ -164,9 +164,21 @@ class LinearPredictor:
                 spread[:, k, other] = spread[:, other, k] = value
         return spread
 
-    def _extended_chunks(self, dimension: int) -> Iterator[tuple[slice, Array]]:
-        """z = (x, 1) in double precision, some rows at a time, always in the same place: new memory would cost more than the
-        products. Who gets them may write over them; they are gone when the next are asked for.
+    def _row_chunks(self, dimension: int) -> Iterator[tuple[slice, _Rows | _SparseRows]]:
+        """Some rows at a time, sparse ones as they are."""
+        if not is_sparse(self.features):
+            yield from self._filled_up_rows(dimension)
+            return
+        # A chunk costs as much as it holds, and as its sums hold, one number per column.
+        rows = max(1, self._rows * max(CHUNK_NUMBERS, self.features.shape[1]) // max(1, self.features.nnz))
+        for start in range(0, self._rows, rows):
+            part = slice(start, min(start + rows, self._rows))
+            yield part, _SparseRows(self.features[part].astype(float))
+
+    def _filled_up_rows(self, dimension: int) -> Iterator[tuple[slice, _Rows]]:
+        """Some rows at a time with all their zeros, always in the same place: new memory would cost more than the products.
+
+        Who gets them may write over them; they are gone when the next are asked for.
         """
         rows = max(1, CHUNK_NUMBERS // max(dimension, self.features.shape[1] + 1))
         place = np.empty((min(rows, self._rows), self.features.shape[1] + 1))
@@ -176,23 +188,58 @@ class LinearPredictor:
             extended = place[: part.stop - part.start]
             extended[:, :-1] = block.toarray() if is_sparse(block) else block
             extended[:, -1] = 1.0
-            yield part, extended
+            yield part, _Rows(extended)
 
-    def _chunks(self, theta: Array) -> Iterator[_Chunk]:
+    def _chunks(self, theta: Array, filled_up: bool = False) -> Iterator[_Chunk]:
+        """Some rows at a time with their predictors; `filled_up` where more than products with vectors is asked of them."""
         matrix = self._gather(theta)
-        for part, extended in self._extended_chunks(theta.size):
-            predictors = extended @ matrix
+        for part, rows in self._filled_up_rows(theta.size) if filled_up else self._row_chunks(theta.size):
+            predictors = rows.times(matrix)
             if self.offset is not None:
                 known = self.offset[part].reshape(predictors.shape[0], -1)
                 predictors[:, : known.shape[1]] += known  # log σ, where it is inferred, is the last predictor and has no offset
             weights = None if self.weights is None else self.weights[part]
-            yield _Chunk(self, extended, predictors, self.response[part], weights)
+            yield _Chunk(self, rows, predictors, self.response[part], weights)
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """z = (x, 1) of some rows."""
+
+    extended: Array
+
+    def times(self, matrix: Array) -> Array:
+        return self.extended @ matrix
+
+    def summed(self, weights: Array) -> Array:
+        """Σ_n z_n w_nᵀ."""
+        return self.extended.T @ weights
+
+    def squares_summed(self, weights: Array) -> Array:
+        """Σ_n z_n² w_nᵀ."""
+        return (self.extended**2).T @ weights
+
+
+@dataclass(frozen=True, eq=False)
+class _SparseRows:
+    """The same for sparse x: the constant is not stored."""
+
+    block: Any
+
+    def times(self, matrix: Array) -> Array:
+        return self.block @ matrix[:-1] + matrix[-1]
+
+    def summed(self, weights: Array) -> Array:
+        return np.vstack([self.block.T @ weights, weights.sum(axis=0)])
+
+    def squares_summed(self, weights: Array) -> Array:
+        return np.vstack([self.block.power(2).T @ weights, weights.sum(axis=0)])
 
 
 @dataclass(frozen=True, eq=False)
 class _Chunk:
     model: LinearPredictor
-    extended: Array
+    rows: Any  # _Rows, or _SparseRows where they are not asked to be filled up
     predictors: Array
     response: Array
     weights: Array | None
