@@ -194,9 +194,9 @@ def sparse_table(X):
 
 
 def forbidden_for_sparse(method):
-    def checked(self, dimension):
+    def checked(self, *arguments):
         assert not scipy.sparse.issparse(self.features), "zeros were filled up"
-        return method(self, dimension)
+        return method(self, *arguments)
 
     return checked
 

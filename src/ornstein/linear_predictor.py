@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -24,6 +24,7 @@ from ornstein.tables import is_sparse
 Array = np.ndarray
 KEPT_BYTES = 2**26
 CHUNK_NUMBERS = 2**18  # of a chunk of rows: 2 MB, what a core's cache holds
+NARROW = 32  # columns: fewer are laid out one after the other, so that a factor per row meets long stretches of numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +93,7 @@ class LinearPredictor:
         def respond(covariance: Array) -> Array:
             total = np.zeros(covariance.shape)
             known = (chunk.second() for chunk in self._chunks(theta, filled_up=True)) if kept is None else kept
-            for (_, rows), curvature in zip(self._filled_up_rows(theta.size), known, strict=True):
+            for (_, rows), curvature in zip(self._filled_up_rows(theta.size, self._order), known, strict=True):
                 spread = self._spread(rows.extended, covariance)
                 total += self._gram(rows.extended, curvature @ spread @ curvature)
             return total / self._rows
@@ -167,7 +168,7 @@ class LinearPredictor:
     def _row_chunks(self, dimension: int) -> Iterator[tuple[slice, _Rows | _SparseRows]]:
         """Some rows at a time, sparse ones as they are."""
         if not is_sparse(self.features):
-            yield from self._filled_up_rows(dimension)
+            yield from self._filled_up_rows(dimension, "C")
             return
         # A chunk costs as much as it holds, and as its sums hold, one number per column.
         rows = max(1, self._rows * max(CHUNK_NUMBERS, self.features.shape[1]) // max(1, self.features.nnz))
@@ -175,13 +176,18 @@ class LinearPredictor:
             part = slice(start, min(start + rows, self._rows))
             yield part, _SparseRows(self.features[part].astype(float))
 
-    def _filled_up_rows(self, dimension: int) -> Iterator[tuple[slice, _Rows]]:
+    @property
+    def _order(self) -> Literal["C", "F"]:
+        """How rows lie in memory that are weighted and multiplied with each other."""
+        return "F" if self.features.shape[1] < NARROW else "C"
+
+    def _filled_up_rows(self, dimension: int, order: Literal["C", "F"]) -> Iterator[tuple[slice, _Rows]]:
         """Some rows at a time with all their zeros, always in the same place: new memory would cost more than the products.
 
         Who gets them may write over them; they are gone when the next are asked for.
         """
         rows = max(1, CHUNK_NUMBERS // max(dimension, self.features.shape[1] + 1))
-        place = np.empty((min(rows, self._rows), self.features.shape[1] + 1))
+        place = np.empty((min(rows, self._rows), self.features.shape[1] + 1), order=order)
         for start in range(0, self._rows, rows):
             part = slice(start, min(start + rows, self._rows))
             block: Any = self.features[part]
@@ -193,7 +199,7 @@ class LinearPredictor:
     def _chunks(self, theta: Array, filled_up: bool = False) -> Iterator[_Chunk]:
         """Some rows at a time with their predictors; `filled_up` where more than products with vectors is asked of them."""
         matrix = self._gather(theta)
-        for part, rows in self._filled_up_rows(theta.size) if filled_up else self._row_chunks(theta.size):
+        for part, rows in self._filled_up_rows(theta.size, self._order) if filled_up else self._row_chunks(theta.size):
             predictors = rows.times(matrix)
             if self.offset is not None:
                 known = self.offset[part].reshape(predictors.shape[0], -1)
