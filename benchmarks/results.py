@@ -114,10 +114,10 @@ def _posterior(result: dict[str, Any]) -> list[str]:
         for road in ROADS
         if any(road in part["roads"] for part in problems.values())
     ]
-    headings = [f"{name} (N={part['rows']}, D={part['parameters']})" for name, part in problems.items()]
+    headings = [f"{name} (N={part['rows']}, D={part['parameters']}, {part['limit']:g} s)" for name, part in problems.items()]
     return [
         f"Seconds from the start of a fresh process, imports and compilation included, until KL(found ‖ reference) ≤ "
-        f"{result['enough']}; each road has {result['limit']:g} s, five times that on covertype. The reference of a linear regression "
+        f"{result['enough']}; each road has the time named above its column. The reference of a linear regression "
         "is its exact posterior; elsewhere it is Hamiltonian Monte Carlo on all data, not Laplace's approximation. SGLD runs "
         "with 5 rates, and only the best one's time counts; NUTS, ADVI and SGLD run as their documentation shows. With more than 100 "
         "parameters the distance is that between the products of the marginals.",

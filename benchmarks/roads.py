@@ -147,7 +147,7 @@ def pymc_advi(problem: Problem, method: str = "advi", block: int = 500) -> Itera
 
     # Compile-time notes of PyTensor are no concern of this page.
     warnings.simplefilter("ignore")
-    response = problem.response.astype(np.int64 if problem.family == "categorical" else np.float64)  # it refuses others
+    response = problem.response.astype(np.int32 if problem.family == "categorical" else np.float64)  # it refuses others
     with pymc.Model():
         x, y = pymc.Minibatch(problem.features.astype(np.float64), response, batch_size=problem.batch_size)
         theta = pymc.Normal("theta", 0.0, 1.0, shape=problem.shape)

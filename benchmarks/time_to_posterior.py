@@ -151,7 +151,7 @@ def posterior_section(
     from benchmarks.reference import problem_of
     from ornstein.errors import FileError
 
-    result: dict[str, Any] = {"limit": limit, "enough": ENOUGH, "problems": {}, "absent": {}}
+    result: dict[str, Any] = {"enough": ENOUGH, "problems": {}, "absent": {}}
     for name in names:
         try:
             problem = problem_of(name, directory, rows, draws)

@@ -11,8 +11,9 @@ import scipy.optimize
 from helpers import hessian_and_noise, logistic_data, regression_data, relative, spd
 
 import ornstein as orn
-from ornstein import derivatives
+from ornstein import derivatives, mode
 from ornstein.derivatives import Autodiff
+from ornstein.linear_predictor import LinearPredictor
 
 
 class TestExactness:
@@ -135,6 +136,40 @@ class TestPasses:
         assert relative(pieces.hessian, whole.hessian) < 1e-8 and relative(pieces.noise, whole.noise) < 1e-8
         assert relative(pieces.noise_response(spread), response) < 1e-8
         assert model._centred(whole.mode)[0]["y"] == pytest.approx(y - X @ whole.mode[:3] - whole.mode[3], rel=1e-8)
+
+    @pytest.mark.parametrize("family", ["gaussian", "bernoulli", "categorical"])
+    @pytest.mark.parametrize("structure", ["full", "diagonal"])
+    def test_the_mode_of_many_rows_by_way_of_a_part_of_them(self, family, structure, monkeypatch):
+        """The same mode, to a thousandth of a posterior standard deviation, where second derivatives of all rows are dear."""
+        X, y = regression_data(8000, 3)
+        y = np.digitize(y, [-1.0, 1.0]) if family == "categorical" else y > 0 if family == "bernoulli" else y
+        model = orn.glm(X * [1.0, 30.0, 0.1], y, family)
+        wanted = orn.measure(model)
+        monkeypatch.setattr(mode, "PART_ROWS", 400)
+        monkeypatch.setattr(mode, "DEAR", 0)
+        parts = []
+        monkeypatch.setattr(
+            LinearPredictor, "part", lambda self, rows, part=LinearPredictor.part: parts.append(rows) or part(self, rows)
+        )
+        found = orn.measure(model, structure)
+        assert [len(rows) < 1000 for rows in parts] == [True]
+        away = (found.mode - wanted.mode) / np.sqrt(np.diag(wanted.posterior_covariance))
+        assert np.max(np.abs(away)) < 1e-3
+
+    def test_a_part_of_the_rows_without_a_mode_is_passed_over(self, monkeypatch):
+        """Every hundredth label breaks the order, and none of the part's: its classes are separable, those of all rows are not."""
+        x = np.linspace(-1.0, 1.0, 4000)
+        y = x > 0.0
+        y[::100] = ~y[::100]
+        monkeypatch.setattr(mode, "PART_ROWS", 300)
+        monkeypatch.setattr(mode, "DEAR", 0)
+        monkeypatch.setattr(
+            LinearPredictor, "part", lambda self, rows, part=LinearPredictor.part: part(self, rows[rows % 100 > 0])
+        )
+        model = orn.glm(x[:, None], y, "bernoulli", prior_precision=0.0, intercept=False)
+        found = orn.measure(model).mode
+        monkeypatch.undo()
+        assert found == pytest.approx(orn.measure(model).mode, rel=1e-9)
 
     def test_memory_of_a_pass_is_bounded_whatever_n_is(self, tmp_path):
         def peak(n_data):

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,8 +14,9 @@ import scipy.linalg
 import scipy.optimize
 
 from ornstein.derivatives import Autodiff, Derivatives
-from ornstein.errors import ApproximationWarning, CurvatureError, InputError
+from ornstein.errors import CurvatureError, InputError
 from ornstein.minibatch import is_whole
+from ornstein.mode import find_mode
 from ornstein.model import Model
 from ornstein.theory import Gaussian
 
@@ -169,7 +169,7 @@ def measure(model: Model, structure: str = "auto", *, hessian: str = "exact", mo
         raise InputError(f"mode must be a vector of {model.dim} parameters; it has shape {np.shape(mode)}")
     derivatives = model.closed_form() or Autodiff(model)
     full = structure == "full" or (structure == "auto" and model.dim <= FULL_LIMIT)
-    found = _find_mode(model, derivatives, full and hessian == "exact") if mode is None else np.asarray(mode, dtype=float)
+    found = find_mode(model, derivatives, full and hessian == "exact") if mode is None else np.asarray(mode, dtype=float)
     return _full(model, derivatives, found, hessian) if full else diagonal_curvature(model, found)
 
 
@@ -230,99 +230,3 @@ def _largest_eigenvalue(product: Callable[[Array], Array], dimension: int, round
         if abs(value - previous) <= 1e-3 * abs(value):
             break
     return value
-
-
-def _find_mode(model: Model, derivatives: Derivatives, second_order: bool) -> Array:
-    def value_and_gradient(theta: Array) -> tuple[float, Array]:
-        value, slope = derivatives.value_and_gradient(theta)
-        prior_value, prior_slope = model.scaled_prior(theta)
-        return value + prior_value, slope + prior_slope
-
-    def hessian(theta: Array) -> Array:
-        return derivatives.hessian(theta) + model.prior_hessian(theta) / model.n_data
-
-    start = value_and_gradient(model.init)
-    if not np.isfinite(start[0]) or not np.all(np.isfinite(start[1])):
-        raise CurvatureError("the loss or its gradient is not finite at init: choose another starting point")
-    if second_order:
-        return _newton(value_and_gradient, hessian, model.init, model.n_data)
-    found = scipy.optimize.minimize(
-        value_and_gradient,
-        model.init,
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": 1000, "ftol": 1e-12, "gtol": 1e-7},
-    )
-    if not np.all(np.isfinite(found.x)):
-        raise CurvatureError("the search for the mode left the finite numbers")
-    if found.status == 1:
-        warnings.warn(
-            f"the search for the mode ended after {found.nit} iterations with a gradient of {np.max(np.abs(found.jac)):.2g}: "
-            "give a better init, or the mode itself (measure(model, mode=…))",
-            ApproximationWarning,
-            stacklevel=4,
-        )
-    return np.asarray(found.x)
-
-
-@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # a trial that overflows is a trial that is not taken
-def _newton(
-    value_and_gradient: Callable[[Array], tuple[float, Array]],
-    hessian: Callable[[Array], Array],
-    start: Array,
-    n_data: int,
-    rounds: int = 100,
-) -> Array:
-    """Damped Newton: the Hessian is lifted where it is not positive, the step halved until the loss falls.
-
-    N·gᵀA⁻¹g is the squared distance to the mode in posterior standard deviations: the search ends where it is below 1e-16,
-    or below 1e-8 and no longer falling, which is where rounding has taken over. Where there is no mode (separable classes) the
-    curvature vanishes as fast as the slope, and that distance with it, but the steps do not grow shorter: such a place is none.
-    """
-    theta = start.astype(float)
-    value, slope = value_and_gradient(theta)
-    previous, curved = np.inf, np.zeros(theta.size)
-    for number in range(rounds):
-        matrix = hessian(theta)
-        if not np.all(np.isfinite(matrix)):
-            raise CurvatureError(
-                f"the second derivatives of the loss are not finite after {number} Newton steps: bring the columns of the data to "
-                "a common scale, or give an init nearer the mode"
-            )
-        curved = np.diagonal(matrix) if number == 0 else curved
-        step = _lifted_solve(matrix, slope)
-        decrease = float(slope @ step)
-        distance = n_data * decrease
-        vanished = np.abs(np.diagonal(matrix)) < 1e-6 * np.abs(curved)
-        striding = np.abs(step) > 1e-3 * np.maximum(np.abs(theta), np.abs(start))
-        settled = distance <= 1e-16 or (distance <= 1e-8 and distance > previous / 4.0)
-        if settled and not np.any(vanished & striding):
-            return theta
-        previous = distance
-        scale = 1.0
-        while True:
-            trial = theta - scale * step
-            trial_value, trial_slope = value_and_gradient(trial)
-            if np.isfinite(trial_value) and trial_value <= value - 1e-4 * scale * decrease + 1e-15 * abs(value):
-                break
-            scale /= 2.0
-            if scale < 1e-10:
-                raise CurvatureError(
-                    "the search for the mode is stuck: no step along the Newton direction lowers the loss. The posterior may "
-                    "have no maximum (separable classes with a flat prior): give the prior a precision, or another init"
-                )
-        theta, value, slope = trial, trial_value, trial_slope
-        if np.max(np.abs(theta)) > 1e12:
-            break
-    raise CurvatureError(
-        f"no mode was found: after {rounds} Newton steps the parameters have moved to {np.max(np.abs(theta)):.2g} and the loss "
-        "still falls. The posterior may have no maximum (separable classes with a flat prior): give the prior a positive "
-        "precision"
-    )
-
-
-def _lifted_solve(matrix: Array, slope: Array) -> Array:
-    scale = np.sqrt(np.maximum(np.abs(np.diagonal(matrix)), 1e-300))
-    values, vectors = np.linalg.eigh(matrix / np.multiply.outer(scale, scale))
-    lifted = np.maximum(np.abs(values), 1e-10 * max(float(values[-1]), 1e-300))
-    return vectors @ ((vectors.T @ (slope / scale)) / lifted) / scale

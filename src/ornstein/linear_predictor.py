@@ -11,7 +11,7 @@ so that all passes are a few matrix products per chunk of rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import jax
@@ -40,6 +40,12 @@ class LinearPredictor:
     predictor_of: Array  # (D,)
     predictors: int
     hyperparameters: dict[str, Array]
+
+    def part(self, rows: Array) -> LinearPredictor:
+        """The same for some of the rows."""
+        weights = None if self.weights is None else self.weights[rows]
+        offset = None if self.offset is None else self.offset[rows]
+        return replace(self, features=self.features[rows], response=self.response[rows], weights=weights, offset=offset)
 
     def value(self, theta: Array) -> float:
         return sum(float(chunk.loss().sum()) for chunk in self._chunks(theta)) / self._rows
@@ -103,7 +109,7 @@ class LinearPredictor:
     def linear_part(self, theta: Array) -> Array:
         """u without its offset, for every row: shape (N, m)."""
         matrix = self._gather(theta)
-        return np.concatenate([rows.times(matrix) for _, rows in self._row_chunks(theta.size)])
+        return np.concatenate([rows.times(matrix) for _, rows in self._row_chunks()])
 
     def linear_part_of(self, features: Array, theta: Array) -> Array:
         """The same for rows that are not those of the model, or only some of them."""
@@ -165,10 +171,10 @@ class LinearPredictor:
                 spread[:, k, other] = spread[:, other, k] = value
         return spread
 
-    def _row_chunks(self, dimension: int) -> Iterator[tuple[slice, _Rows | _SparseRows]]:
+    def _row_chunks(self) -> Iterator[tuple[slice, _Rows | _SparseRows]]:
         """Some rows at a time, sparse ones as they are."""
         if not is_sparse(self.features):
-            yield from self._filled_up_rows(dimension, "C")
+            yield from self._filled_up_rows(0, "C")
             return
         # A chunk costs as much as it holds, and as its sums hold, one number per column.
         rows = max(1, self._rows * max(CHUNK_NUMBERS, self.features.shape[1]) // max(1, self.features.nnz))
@@ -184,7 +190,8 @@ class LinearPredictor:
     def _filled_up_rows(self, dimension: int, order: Literal["C", "F"]) -> Iterator[tuple[slice, _Rows]]:
         """Some rows at a time with all their zeros, always in the same place: new memory would cost more than the products.
 
-        Who gets them may write over them; they are gone when the next are asked for.
+        `dimension` is how many numbers a row becomes, where more than its columns. Who gets them may write over them; they are
+        gone when the next are asked for.
         """
         rows = max(1, CHUNK_NUMBERS // max(dimension, self.features.shape[1] + 1))
         place = np.empty((min(rows, self._rows), self.features.shape[1] + 1), order=order)
@@ -199,7 +206,7 @@ class LinearPredictor:
     def _chunks(self, theta: Array, filled_up: bool = False) -> Iterator[_Chunk]:
         """Some rows at a time with their predictors; `filled_up` where more than products with vectors is asked of them."""
         matrix = self._gather(theta)
-        for part, rows in self._filled_up_rows(theta.size, self._order) if filled_up else self._row_chunks(theta.size):
+        for part, rows in self._filled_up_rows(theta.size, self._order) if filled_up else self._row_chunks():
             predictors = rows.times(matrix)
             if self.offset is not None:
                 known = self.offset[part].reshape(predictors.shape[0], -1)

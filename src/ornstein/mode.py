@@ -1,0 +1,170 @@
+"""The search for the mode: the maximum of the posterior density, by Newton's method or L-BFGS in float64."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import scipy.optimize
+
+from ornstein.derivatives import Derivatives
+from ornstein.errors import ApproximationWarning, CurvatureError
+from ornstein.linear_predictor import LinearPredictor
+from ornstein.model import Model
+
+Array = np.ndarray
+# A part of the rows that shows where the mode of all of them is about, and how the loss is curved there: so many rows, and so
+# many for each parameter. Second derivatives of all rows must be dear, and the part a small one, for that to be worth it.
+PART_ROWS, PART_ROWS_PER_PARAMETER, PART_OF = 2**14, 50, 8
+DEAR = 2**32  # products of two numbers in a pass
+PART_PARAMETERS = 2000
+
+
+def find_mode(model: Model, derivatives: Derivatives, second_order: bool) -> Array:
+    """θ where the gradient of the mean loss vanishes; `second_order` where all second derivatives can be held."""
+    start = _loss(model, derivatives)(model.init)
+    if not np.isfinite(start[0]) or not np.all(np.isfinite(start[1])):
+        raise CurvatureError("the loss or its gradient is not finite at init: choose another starting point")
+    near = _near_mode(model, derivatives)
+    if second_order:
+        return _newton(_loss(model, derivatives), _curved(model, derivatives), near, model.n_data)
+    found = scipy.optimize.minimize(
+        _loss(model, derivatives),
+        near,
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": 1000, "ftol": 1e-12, "gtol": 1e-7},
+    )
+    if not np.all(np.isfinite(found.x)):
+        raise CurvatureError("the search for the mode left the finite numbers")
+    if found.status == 1:
+        warnings.warn(
+            f"the search for the mode ended after {found.nit} iterations with a gradient of {np.max(np.abs(found.jac)):.2g}: "
+            "give a better init, or the mode itself (measure(model, mode=…))",
+            ApproximationWarning,
+            stacklevel=4,
+        )
+    return np.asarray(found.x)
+
+
+def _loss(model: Model, derivatives: Derivatives) -> Callable[[Array], tuple[float, Array]]:
+    """The mean loss, prior included, and its gradient."""
+
+    def value_and_gradient(theta: Array) -> tuple[float, Array]:
+        value, slope = derivatives.value_and_gradient(theta)
+        prior_value, prior_slope = model.scaled_prior(theta)
+        return value + prior_value, slope + prior_slope
+
+    return value_and_gradient
+
+
+def _curved(model: Model, derivatives: Derivatives) -> Callable[[Array], Array]:
+    return lambda theta: derivatives.hessian(theta) + model.prior_hessian(theta) / model.n_data
+
+
+def _near_mode(model: Model, derivatives: Derivatives) -> Array:
+    """`init`, or, where rows are many, a place closer by: the mode of a part of them, then some gradients of all of them.
+
+    The part's curvature makes the loss round, so that a dozen gradients do for what would take hundreds, or several times all
+    second derivatives.
+    """
+    rows = max(PART_ROWS, PART_ROWS_PER_PARAMETER * model.dim)
+    worth_it = model.n_data >= PART_OF * rows and model.n_data * model.dim**2 >= DEAR and model.dim <= PART_PARAMETERS
+    if not worth_it or not isinstance(derivatives, LinearPredictor):
+        return model.init
+    part = derivatives.part(np.unique(np.random.default_rng(0).integers(0, model.n_data, rows)))
+    loss = _loss(model, derivatives)
+    try:
+        centre = _newton(_loss(model, part), _curved(model, part), model.init, model.n_data)
+    except CurvatureError:  # a part may have no mode where all rows have one
+        return model.init
+    round_ = _rounding(_curved(model, part)(centre))
+
+    def rounded(place: Array) -> tuple[float, Array]:
+        value, slope = loss(centre + round_ @ place)
+        return value, round_.T @ slope
+
+    found = scipy.optimize.minimize(
+        rounded,
+        np.zeros(model.dim),
+        jac=True,
+        method="L-BFGS-B",
+        # A slope of 1/√N in these coordinates is a posterior standard deviation away.
+        options={"maxiter": 50, "ftol": 0.0, "gtol": 1e-5 / float(np.sqrt(model.n_data))},
+    )
+    return centre + round_ @ found.x if np.isfinite(found.fun) and found.fun <= loss(model.init)[0] else model.init
+
+
+def _rounding(matrix: Array) -> Array:
+    """W with WᵀAW = I for a positive A; directions in which it is not positive are lifted."""
+    scale, lifted, vectors = _lifted(matrix)
+    return vectors / np.sqrt(lifted) / scale[:, None]
+
+
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # a trial that overflows is a trial that is not taken
+def _newton(
+    value_and_gradient: Callable[[Array], tuple[float, Array]],
+    hessian: Callable[[Array], Array],
+    start: Array,
+    n_data: int,
+    rounds: int = 100,
+) -> Array:
+    """Damped Newton: the Hessian is lifted where it is not positive, the step halved until the loss falls.
+
+    N·gᵀA⁻¹g is the squared distance to the mode in posterior standard deviations: the search ends where it is below 1e-16,
+    or below 1e-8 and no longer falling, which is where rounding has taken over. Where there is no mode (separable classes) the
+    curvature vanishes as fast as the slope, and that distance with it, but the steps do not grow shorter: such a place is none.
+    """
+    theta = start.astype(float)
+    value, slope = value_and_gradient(theta)
+    previous, curved = np.inf, np.zeros(theta.size)
+    for number in range(rounds):
+        matrix = hessian(theta)
+        if not np.all(np.isfinite(matrix)):
+            raise CurvatureError(
+                f"the second derivatives of the loss are not finite after {number} Newton steps: bring the columns of the data to "
+                "a common scale, or give an init nearer the mode"
+            )
+        curved = np.diagonal(matrix) if number == 0 else curved
+        step = _lifted_solve(matrix, slope)
+        decrease = float(slope @ step)
+        distance = n_data * decrease
+        vanished = np.abs(np.diagonal(matrix)) < 1e-6 * np.abs(curved)
+        striding = np.abs(step) > 1e-3 * np.maximum(np.abs(theta), np.abs(start))
+        settled = distance <= 1e-16 or (distance <= 1e-8 and distance > previous / 4.0)
+        if settled and not np.any(vanished & striding):
+            return theta
+        previous = distance
+        scale = 1.0
+        while True:
+            trial = theta - scale * step
+            trial_value, trial_slope = value_and_gradient(trial)
+            if np.isfinite(trial_value) and trial_value <= value - 1e-4 * scale * decrease + 1e-15 * abs(value):
+                break
+            scale /= 2.0
+            if scale < 1e-10:
+                raise CurvatureError(
+                    "the search for the mode is stuck: no step along the Newton direction lowers the loss. The posterior may "
+                    "have no maximum (separable classes with a flat prior): give the prior a precision, or another init"
+                )
+        theta, value, slope = trial, trial_value, trial_slope
+        if np.max(np.abs(theta)) > 1e12:
+            break
+    raise CurvatureError(
+        f"no mode was found: after {rounds} Newton steps the parameters have moved to {np.max(np.abs(theta)):.2g} and the loss "
+        "still falls. The posterior may have no maximum (separable classes with a flat prior): give the prior a positive "
+        "precision"
+    )
+
+
+def _lifted_solve(matrix: Array, slope: Array) -> Array:
+    scale, lifted, vectors = _lifted(matrix)
+    return vectors @ ((vectors.T @ (slope / scale)) / lifted) / scale
+
+
+def _lifted(matrix: Array) -> tuple[Array, Array, Array]:
+    """Scales that give the matrix a diagonal of ones, and its eigenvalues, made positive, and eigenvectors after that."""
+    scale = np.sqrt(np.maximum(np.abs(np.diagonal(matrix)), 1e-300))
+    values, vectors = np.linalg.eigh(matrix / np.multiply.outer(scale, scale))
+    return scale, np.maximum(np.abs(values), 1e-10 * max(float(values[-1]), 1e-300)), vectors
