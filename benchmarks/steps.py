@@ -64,8 +64,9 @@ def interleaved(steppers: dict[str, Stepper], seconds: float = 0.3, rounds: int 
     for name, stepper in steppers.items():
         count = 64
         stepper(count)
-        # Grow until a round is long: shorter ones would pay for a whole block of randomness and use little of it.
-        while stepper(count) < seconds and count < 2**26:
+        # Grow until a round is long: shorter ones would pay for a whole block of randomness and use little of it. The better of
+        # two, because a round that the machine has held up is not a long one.
+        while min(stepper(count), stepper(count)) < seconds and count < 2**26:
             count *= 2
         counts[name] = count
     best, order = dict.fromkeys(steppers, np.inf), np.random.default_rng(0)
