@@ -23,14 +23,15 @@ PART_PARAMETERS = 2000
 
 def find_mode(model: Model, derivatives: Derivatives, second_order: bool) -> Array:
     """θ where the gradient of the mean loss vanishes; `second_order` where all second derivatives can be held."""
-    start = _loss(model, derivatives)(model.init)
-    if not np.isfinite(start[0]) or not np.all(np.isfinite(start[1])):
+    loss = _loss(model, derivatives)
+    value, slope = loss(model.init)
+    if not np.isfinite(value) or not np.all(np.isfinite(slope)):
         raise CurvatureError("the loss or its gradient is not finite at init: choose another starting point")
-    near = _near_mode(model, derivatives)
+    near = _near_mode(model, derivatives, loss, value)
     if second_order:
-        return _newton(_loss(model, derivatives), _curved(model, derivatives), near, model.n_data)
+        return _newton(loss, _curved(model, derivatives), near, model.n_data)
     found = scipy.optimize.minimize(
-        _loss(model, derivatives),
+        loss,
         near,
         jac=True,
         method="L-BFGS-B",
@@ -63,7 +64,7 @@ def _curved(model: Model, derivatives: Derivatives) -> Callable[[Array], Array]:
     return lambda theta: derivatives.hessian(theta) + model.prior_hessian(theta) / model.n_data
 
 
-def _near_mode(model: Model, derivatives: Derivatives) -> Array:
+def _near_mode(model: Model, derivatives: Derivatives, loss: Callable[[Array], tuple[float, Array]], at_init: float) -> Array:
     """`init`, or, where rows are many, a place closer by: the mode of a part of them, then some gradients of all of them.
 
     The part's curvature makes the loss round, so that a dozen gradients do for what would take hundreds, or several times all
@@ -74,7 +75,6 @@ def _near_mode(model: Model, derivatives: Derivatives) -> Array:
     if not worth_it or not isinstance(derivatives, LinearPredictor):
         return model.init
     part = derivatives.part(np.unique(np.random.default_rng(0).integers(0, model.n_data, rows)))
-    loss = _loss(model, derivatives)
     try:
         centre = _newton(_loss(model, part), _curved(model, part), model.init, model.n_data)
     except CurvatureError:  # a part may have no mode where all rows have one
@@ -93,7 +93,7 @@ def _near_mode(model: Model, derivatives: Derivatives) -> Array:
         # A slope of 1/√N in these coordinates is a posterior standard deviation away.
         options={"maxiter": 50, "ftol": 0.0, "gtol": 1e-5 / float(np.sqrt(model.n_data))},
     )
-    return centre + round_ @ found.x if np.isfinite(found.fun) and found.fun <= loss(model.init)[0] else model.init
+    return centre + round_ @ found.x if np.isfinite(found.fun) and found.fun <= at_init else model.init
 
 
 def _rounding(matrix: Array) -> Array:
