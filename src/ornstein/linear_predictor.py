@@ -53,8 +53,9 @@ class LinearPredictor:
     def value_and_gradient(self, theta: Array) -> tuple[float, Array]:
         value, slope = 0.0, self._gather(np.zeros(theta.size))
         for chunk in self._chunks(theta):
-            value += float(chunk.loss().sum())
-            slope += chunk.rows.summed(chunk.first())
+            losses, slopes = chunk.loss_and_first()
+            value += float(losses.sum())
+            slope += chunk.rows.summed(slopes)
         return value / self._rows, self._scatter(slope) / self._rows
 
     def hessian(self, theta: Array) -> Array:
@@ -258,24 +259,33 @@ class _Chunk:
     weights: Array | None
 
     def loss(self) -> Array:
-        return self._evaluate(_losses)
+        return np.asarray(self._evaluated(_losses))
+
+    def loss_and_first(self) -> tuple[Array, Array]:
+        losses, slopes = self._evaluated(_losses_and_first)
+        return np.asarray(losses), np.asarray(slopes)
 
     def first(self) -> Array:
-        return self._evaluate(_first)
+        return np.asarray(self._evaluated(_first))
 
     def second(self) -> Array:
-        return self._evaluate(_second)
+        return np.asarray(self._evaluated(_second))
 
-    def _evaluate(self, function: Callable[..., Any]) -> Array:
+    def _evaluated(self, function: Callable[..., Any]) -> Any:
         weights = np.ones(self.response.shape[0]) if self.weights is None else np.asarray(self.weights, dtype=float)
         response = self.response if self.response.dtype.kind in "iu" else np.asarray(self.response, dtype=float)
         with double():
-            return np.asarray(function(self.model.example_loss, self.predictors, response, weights, self.model.hyperparameters))
+            return function(self.model.example_loss, self.predictors, response, weights, self.model.hyperparameters)
 
 
 @compiled
 def _losses(loss: Any, predictors: Any, response: Any, weights: Any, hyper: Any) -> Any:
     return jax.vmap(loss, (0, 0, 0, None))(predictors, response, weights, hyper)
+
+
+@compiled
+def _losses_and_first(loss: Any, predictors: Any, response: Any, weights: Any, hyper: Any) -> Any:
+    return jax.vmap(jax.value_and_grad(loss), (0, 0, 0, None))(predictors, response, weights, hyper)
 
 
 @compiled

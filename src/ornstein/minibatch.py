@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from ornstein.double_buffer import DoubleBuffer
 from ornstein.errors import InputError
+from ornstein.uniform import UniformIntegers
 
 SCHEMES = ("replacement", "without-replacement", "slices")
-PIECE = 2**16  # indices drawn at a time, so that they stay in a core's cache
 _EPOCHS = ("epoch", "epochs", "reshuffle", "reshuffled", "reshuffled-epochs", "shuffle", "shuffled")
 
 
@@ -91,36 +91,6 @@ def generator_from_state(state: Mapping[str, NDArray[np.generic]]) -> np.random.
     return np.random.Generator(bits)
 
 
-def fill_uniform(generator: np.random.Generator, below: int, out: NDArray[np.int32]) -> None:
-    """Fill `out` with independent integers, uniform on 0…below−1.
-
-    Number for number those of NumPy's `integers` (Lemire's method on 32 bits at a time), in three quarters of the time where few
-    are rejected, because words of 64 bits are drawn and cut in two.
-
-    >>> three = np.empty(3, dtype=np.int32)
-    >>> fill_uniform(np.random.default_rng(0), 100, three)
-    >>> bool(np.all(three == np.random.default_rng(0).integers(0, 100, 3, dtype=np.int32)))
-    True
-    """
-    surplus, filled = np.uint32(2**32 % below), 0
-    room = np.empty(min(out.size, PIECE), dtype=np.uint64)
-    while filled < out.size:
-        missing = out.size - filled
-        if missing == 1 or generator.bit_generator.state["has_uint32"]:  # half a word to be left over, or left from before
-            out[filled] = generator.integers(0, below, dtype=np.int32)
-            filled += 1
-            continue
-        words = generator.integers(0, 2**64, min(missing, PIECE) // 2, dtype=np.uint64).view(np.uint32)
-        # 2³² words fall on `below` values unevenly; without those whose product ends on a small remainder it is the same
-        # number each.
-        remainders = np.multiply(words, np.uint32(below), out=room.view(np.uint32)[: words.size])
-        if remainders.min() < surplus:
-            words = words[remainders >= surplus]
-        products = np.multiply(words, np.uint64(below), out=room[: words.size])
-        np.right_shift(products, 32, out=out[filled : filled + words.size], casting="unsafe")
-        filled += words.size
-
-
 @dataclass
 class IndexSource:
     """A stream of minibatches as row indices; `state()` and `restore()` make it part of a checkpoint."""
@@ -132,6 +102,9 @@ class IndexSource:
     permutation: NDArray[np.int32] | None = None
     used: int = 0
     memory: DoubleBuffer | None = None  # where given, what is drawn stays there until the draw after the next
+
+    def __post_init__(self) -> None:
+        self._integers = UniformIntegers(self.n_data)
 
     def draw(self, steps: int) -> NDArray[np.int32]:
         """Indices of the next `steps` minibatches, shape (steps, S)."""
@@ -145,7 +118,7 @@ class IndexSource:
         """Every row of every minibatch for itself."""
         shape = (steps, self.batch_size)
         rows = np.empty(shape, dtype=np.int32) if self.memory is None else self.memory.array(shape, np.int32)
-        fill_uniform(self.generator, self.n_data, rows.reshape(-1))
+        self._integers.fill(self.generator, rows.reshape(-1))
         return rows
 
     def _distinct(self, steps: int) -> NDArray[np.int32]:
