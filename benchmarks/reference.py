@@ -19,7 +19,7 @@ from benchmarks.problems import Problem, arrays_of, model_of
 from benchmarks.stored import FOLDER
 
 STEP, LEAPS = 0.25, 6  # a quarter of the period of N(0, I): draws nearly independent
-DRAWS = {"skin": 2000, "covertype": 400}
+DRAWS = {"skin": 2000, "covertype": 2000}
 
 
 def problem_of(name: str, directory: str | None = None, rows: int | None = None, draws: int | None = None) -> Problem:

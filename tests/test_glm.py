@@ -25,13 +25,14 @@ def target(family, y):
         "gaussian": y,
         "bernoulli": (y > 0).astype(int),
         "categorical": np.digitize(y, [-1.0, 1.0]),
+        "five classes": np.digitize(y, [-2.0, -1.0, 0.0, 1.0]),
         "poisson": np.floor(np.exp(y / 3.0)),
     }[family]
 
 
 def build(family, **settings):
     X, y = regression_data(N, D, seed=3)
-    return orn.glm(X, target(family, y), family, **settings)
+    return orn.glm(X, target(family, y), "categorical" if family == "five classes" else family, **settings)
 
 
 RAMP, WAVE = np.linspace(0.2, 2.0, N), np.cos(np.arange(N))
@@ -48,6 +49,9 @@ MODELS = {
         "categorical",
         {"intercept_precision": 1.0, "offset": np.outer(WAVE, [0.0, 1.0, -1.0])},
     ),
+    "five classes": ("five classes", {}),
+    "five classes, no intercept, weights": ("five classes", {"intercept": False, "weights": RAMP}),
+    "five classes, flat, offset": ("five classes", {"prior_precision": 0.0, "offset": np.outer(WAVE, np.arange(5.0))}),
 }
 
 

@@ -18,7 +18,9 @@ import jax
 import numpy as np
 
 from ornstein.compiled import compiled
+from ornstein.feature_pairs import FEWEST_PREDICTORS, MOST_FEATURES, FeaturePairs
 from ornstein.precision import double
+from ornstein.predictor_blocks import PredictorBlocks, columns_of
 from ornstein.tables import is_sparse
 
 Array = np.ndarray
@@ -59,16 +61,16 @@ class LinearPredictor:
         return value / self._rows, self._scatter(slope) / self._rows
 
     def hessian(self, theta: Array) -> Array:
-        total = np.zeros((theta.size, theta.size))
+        outer, total = self._outer(), 0.0
         for chunk in self._chunks(theta, filled_up=True):
-            total += self._gram(chunk.rows.extended, chunk.second())
-        return total / self._rows
+            total += outer.summed(outer.products(chunk.rows.extended), chunk.second())
+        return outer.whole(total) / self._rows
 
     def gradient_moments(self, theta: Array) -> tuple[Array, Array]:
         first, second = np.zeros(theta.size), np.zeros((theta.size, theta.size))
         for chunk in self._chunks(theta, filled_up=True):
-            gradients = self._columns(chunk.rows.extended, self.feature_of)
-            gradients *= self._columns(chunk.first(), self.predictor_of)
+            gradients = columns_of(chunk.rows.extended, self.feature_of)
+            gradients *= columns_of(chunk.first(), self.predictor_of)
             first += gradients.sum(axis=0)
             second += gradients.T @ gradients
         return first / self._rows, second / self._rows
@@ -98,12 +100,14 @@ class LinearPredictor:
         kept = [chunk.second() for chunk in self._chunks(theta, filled_up=True)] if keep else None
 
         def respond(covariance: Array) -> Array:
-            total = np.zeros(covariance.shape)
+            outer, total = self._outer(), 0.0
+            coefficients = outer.coefficients(covariance)
             known = (chunk.second() for chunk in self._chunks(theta, filled_up=True)) if kept is None else kept
             for (_, rows), curvature in zip(self._filled_up_rows(theta.size, self._order), known, strict=True):
-                spread = self._spread(rows.extended, covariance)
-                total += self._gram(rows.extended, curvature @ spread @ curvature)
-            return total / self._rows
+                products = outer.products(rows.extended)
+                spread = outer.spread(products, coefficients)
+                total += outer.summed(products, curvature @ spread @ curvature)
+            return outer.whole(total) / self._rows
 
         return respond
 
@@ -130,47 +134,14 @@ class LinearPredictor:
     def _scatter(self, matrix: Array) -> Array:
         return matrix[self.feature_of, self.predictor_of]
 
-    def _gram(self, extended: Array, weights: Array) -> Array:
-        """Σ_n J_n V_n J_nᵀ for symmetric weights V (rows, m, m): one wide product per predictor. Writes over `extended`."""
-        if self.predictors == 1 and weights.min() >= 0.0:
-            scaled = self._columns(extended, self.feature_of)
-            scaled *= np.sqrt(weights[:, 0])
-            return scaled.T @ scaled  # a matrix with its own transpose: BLAS does half of the work
-        members = [np.flatnonzero(self.predictor_of == k) for k in range(self.predictors)]
-        columns = [self._columns(extended, self.feature_of[member]) for member in members]
-        bounds = np.cumsum([0, *(member.size for member in members)])
-        sorted_total = np.empty((bounds[-1], bounds[-1]))
-        weighted = np.empty((extended.shape[0], bounds[-1]))
-        for k in range(self.predictors):
-            for other in range(k, self.predictors):
-                into = weighted[:, bounds[other] : bounds[other + 1]]
-                np.multiply(weights[:, k, other, None], columns[other], out=into)
-            block = columns[k].T @ weighted[:, bounds[k] :]
-            sorted_total[bounds[k] : bounds[k + 1], bounds[k] :] = block
-            sorted_total[bounds[k + 1] :, bounds[k] : bounds[k + 1]] = block[:, members[k].size :].T
-        order = np.concatenate(members)
-        total = np.empty_like(sorted_total)
-        total[np.ix_(order, order)] = sorted_total
-        return total
-
-    @staticmethod
-    def _columns(matrix: Array, which: Array) -> Array:
-        """Some columns; the first ones, in order, are looked at where they are, and a single one serves for all."""
-        if np.array_equal(which, np.arange(which.size)):
-            return matrix[:, : which.size]
-        return matrix if matrix.shape[1] == 1 else np.take(matrix, which, axis=1)
-
-    def _spread(self, extended: Array, covariance: Array) -> Array:
-        """J_nᵀΣJ_n, shape (rows, m, m): the covariance of each row's predictors."""
-        spread = np.empty((extended.shape[0], self.predictors, self.predictors))
-        members = [np.flatnonzero(self.predictor_of == k) for k in range(self.predictors)]
-        for k in range(self.predictors):
-            left = self._columns(extended, self.feature_of[members[k]])
-            for other in range(k, self.predictors):
-                right = self._columns(extended, self.feature_of[members[other]])
-                value = np.einsum("ni,ni->n", left @ covariance[np.ix_(members[k], members[other])], right)
-                spread[:, k, other] = spread[:, other, k] = value
-        return spread
+    def _outer(self) -> Any:
+        """How sums over rows of outer products of features are taken."""
+        used = int(self.feature_of.max()) + 1
+        # Most predictors see most features: what few parameters are missing counts for nothing.
+        shared = 4 * self.feature_of.size >= 3 * used * self.predictors
+        if shared and self.predictors >= FEWEST_PREDICTORS and used <= MOST_FEATURES:
+            return FeaturePairs(self.feature_of, self.predictor_of, self.predictors)
+        return PredictorBlocks(self.feature_of, self.predictor_of, self.predictors)
 
     def _row_chunks(self) -> Iterator[tuple[slice, _Rows | _SparseRows]]:
         """Some rows at a time, sparse ones as they are."""
