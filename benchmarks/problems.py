@@ -28,6 +28,7 @@ class Problem:
     response: np.ndarray  # float32, or int32 codes of the classes
     mean: np.ndarray
     covariance: np.ndarray  # of the reference; variances alone where `marginal`
+    error: float = 0.0  # the KL that the reference's own Monte-Carlo error makes, about
 
     @property
     def marginal(self) -> bool:

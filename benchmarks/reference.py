@@ -27,7 +27,7 @@ def problem_of(name: str, directory: str | None = None, rows: int | None = None,
     family, features, response = arrays_of(name, directory, rows)
     found = _reference(name, model_of(family, features, response), len(response), draws or DRAWS.get(name, 0))
     mean, covariance = np.array(found["mean"]), np.array(found["covariance"])
-    return Problem(name, family, features, response, mean, covariance)
+    return Problem(name, family, features, response, mean, covariance, found["error"])
 
 
 def _reference(name: str, model: Any, rows: int, draws: int) -> dict[str, Any]:

@@ -120,7 +120,12 @@ def _posterior(result: dict[str, Any]) -> list[str]:
         f"{result['enough']}; each road has the time named above its column. The reference of a linear regression "
         "is its exact posterior; elsewhere it is Hamiltonian Monte Carlo on all data, not Laplace's approximation. SGLD runs "
         "with 5 rates, and only the best one's time counts; NUTS, ADVI and SGLD run as their documentation shows. With more than 100 "
-        "parameters the distance is that between the products of the marginals.",
+        "parameters the distance is that between the products of the marginals."
+        + "".join(
+            f" The Monte-Carlo error of {name}'s reference is a KL of about {part['reference error']:.2g}."
+            for name, part in problems.items()
+            if part.get("reference error", 0.0) > 1e-3
+        ),
         "",
         "![KL against seconds](time_to_posterior.svg)",
         "",
@@ -138,7 +143,7 @@ def who_won(name: str, part: dict[str, Any]) -> str:
     times = {road: seconds_to(found["points"]) for road, found in part["roads"].items()}
     reached = {road: seconds for road, seconds in times.items() if seconds is not None}
     if not reached:
-        return f"On {name} nobody got there within {part['limit']:g} s."
+        return f"On {name} nobody got there within {part['limit']:g} s. {_nearest(part)}".rstrip()
     first = min(reached, key=lambda road: reached[road])
     own = min((seconds for road, seconds in reached.items() if road.startswith("ornstein")), default=None)
     if first == "Newton + Laplace":
@@ -155,6 +160,19 @@ def who_won(name: str, part: dict[str, Any]) -> str:
         return f"On {name} {first} is first, {others[second] / reached[first]:.1f} times ahead of {second}."
     behind = "ornstein did not get there" if own is None else f"{own / reached[first]:.1f} times ahead of ornstein"
     return f"On {name} {first} is first ({reached[first]:.1f} s), {behind}."
+
+
+def _nearest(part: dict[str, Any]) -> str:
+    """Who came nearest, and whether Laplace could have got there at all."""
+    least = {road: min(distance for _, distance in found["points"]) for road, found in part["roads"].items() if found["points"]}
+    if not least:
+        return ""
+    road = min(least, key=lambda name: least[name])
+    said = f"{road} came nearest, to a KL of {least[road]:.2g}."
+    laplace = least.get("Newton + Laplace")
+    if laplace is None:
+        return said
+    return f"{said} Laplace's approximation is {laplace:.2g} away and has no better answer later: the posterior is not normal."
 
 
 def _growth(result: dict[str, Any]) -> list[str]:

@@ -165,6 +165,7 @@ def posterior_section(
             "parameters": problem.mean.size,
             "limit": allowed,
             "marginal": problem.marginal,
+            "reference error": problem.error,
             "roads": one_problem(problem, allowed, console, roads),
         }
     console.print(table_of(result))

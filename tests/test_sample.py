@@ -113,6 +113,14 @@ class TestBudget:
         assert post.settings["batch_size"] in (4, 8, 16)
         assert not sampler.tune(scarce, batch_size=2 * post.settings["batch_size"]).predict(scarce).stable
 
+    @pytest.mark.parametrize("batch_size", ["auto", 20])
+    def test_the_law_is_predicted_once(self, monkeypatch, batch_size):
+        """On many rows that takes longer than anything else."""
+        predict, calls = orn.Dynamics.predict, []
+        monkeypatch.setattr(orn.Dynamics, "predict", lambda *given: calls.append(1) or predict(*given))
+        assert quick(batch_size=batch_size, draws=5).prediction.stable
+        assert len(calls) == 1
+
 
 class TestStability:
     @pytest.mark.parametrize("damping", [1.0, 0.3])

@@ -108,9 +108,8 @@ def sample(
         raise InputError(f"the curvature has {curvature.dim} parameters, the model {model.dim}")
     if sampler is None:
         sampler = ConstantSGD("diagonal" if curvature.diagonal else "full")
-    dynamics = _tuned(sampler, curvature, batch_size, scheme)
+    dynamics, prediction = _tuned(sampler, curvature, batch_size, scheme)
     with _solvable(dynamics.sampler):
-        prediction = dynamics.predict(curvature)
         _require_stable(dynamics, prediction)
     if extrapolate:
         if checkpoint is not None:
@@ -165,23 +164,28 @@ def _checked_options(draws: int, chains: int, max_steps: int, dtype: str | None,
     return {"dtype": dtype or "float32", "keep": keep, "seed": int(seed)}
 
 
-def _tuned(sampler: Any, curvature: Curvature, batch_size: int | str, scheme: str) -> Dynamics:
+def _tuned(sampler: Any, curvature: Curvature, batch_size: int | str, scheme: str) -> tuple[Dynamics, Prediction]:
+    """The dynamics and what theory predicts of it."""
     if isinstance(sampler, type) or not (hasattr(sampler, "kernel") or hasattr(sampler, "tune")):
         given = f"the class {sampler.__name__} itself" if isinstance(sampler, type) else f"a {type(sampler).__name__}"
         raise InputError(f"sampler must be a sampler, for instance orn.ConstantSGD(), or a Dynamics; got {given}")
     if hasattr(sampler, "kernel"):
-        return _fitting(sampler, curvature)
+        return _predicted(_fitting(sampler, curvature), curvature)
     if batch_size != "auto":
         if isinstance(batch_size, str):
             raise InputError(f"batch_size must be a whole number or 'auto', not {batch_size!r}")
-        return _tune(sampler, curvature, batch_size, scheme)
+        return _predicted(_tune(sampler, curvature, batch_size, scheme), curvature)
     size = automatic_batch(curvature.n_data)
     while True:
-        dynamics = _tune(sampler, curvature, size, scheme)
-        with _solvable(dynamics.sampler):
-            if size == 1 or dynamics.predict(curvature).stable:
-                return dynamics
+        dynamics, prediction = _predicted(_tune(sampler, curvature, size, scheme), curvature)
+        if size == 1 or prediction.stable:
+            return dynamics, prediction
         size //= 2
+
+
+def _predicted(dynamics: Dynamics, curvature: Curvature) -> tuple[Dynamics, Prediction]:
+    with _solvable(dynamics.sampler):
+        return dynamics, dynamics.predict(curvature)
 
 
 def _tune(sampler: Any, curvature: Curvature, batch_size: int, scheme: str) -> Dynamics:
