@@ -614,10 +614,44 @@ def test_the_mean_square_bound_is_where_the_second_moment_map_reaches_radius_one
     assert wanted < 0.9 * plain  # the response matters here
     assert theory.mean_square_bound(modes, response) == pytest.approx(wanted, rel=2e-3)
     assert theory.mean_square_bound(modes, response, rounds=10_000, tolerance=1e-12) == pytest.approx(wanted, rel=1e-8)
-    for factor, stable in ((0.98, True), (1.02, False)):
+    for factor, stable in ((0.98, True), (1.0 - 1e-6, True), (1.0 + 1e-6, False), (1.02, False)):
         trial = normal_modes(hessian, factor * wanted * step, damping)
         solved = theory.solve_modes_responding(trial, noise / batch, response)
         assert (solved is not None) is stable
+
+
+def test_the_answer_of_the_noise_is_asked_for_half_as_often_as_the_series_would():
+    """The series shrinks by the largest eigenvalue r of K/d at a time; conjugate gradients by (1−√(1−r))/(1+√(1−r)) or better."""
+    hessian, noise, respond, matrix = responding_problem(dimension=12, n_data=300)
+    step, batch, calls = step_of_kind("full", hessian, share=0.2), 2.0, []
+    modes = normal_modes(hessian, step)
+    found = theory.solve_modes_responding(modes, noise / batch, lambda spread: calls.append(1) or respond(spread) / batch)
+    driven = np.kron(modes.basis.T, modes.basis.T) @ matrix @ np.kron(modes.basis, modes.basis) / batch
+    divisor = modes.divisor("discrete", diagonal=False).reshape(-1)
+    assert found.reshape(-1) == pytest.approx(
+        np.linalg.solve(np.diag(divisor) - driven, modes.gradient_noise(noise / batch).reshape(-1)), rel=1e-8
+    )
+    shrinkage = np.max(np.linalg.eigvals(driven / divisor[:, None]).real)
+    series = np.log(1e-11) / np.log(shrinkage)
+    assert shrinkage > 0.3 and len(calls) < 0.6 * series
+
+
+def test_a_response_across_the_diagonal_is_followed_also_from_diagonals():
+    rng = np.random.default_rng(3)
+    each = [spd(rng, 3) for _ in range(5)]
+    center = np.mean(each, axis=0)
+
+    def respond(covariance):
+        whole = np.diag(covariance) if covariance.ndim == 1 else covariance
+        return 0.5 * (np.mean([one @ whole @ one for one in each], axis=0) - center @ whole @ center)
+
+    hessian, noise = np.array([1.0, 2.0, 3.0]), np.array([1.0, 0.5, 2.0])
+    from_diagonals = theory.solve_modes_responding(normal_modes(hessian, 0.1), noise, respond)
+    modes = normal_modes(np.diag(hessian), 0.1)
+    from_matrices = theory.solve_modes_responding(modes, np.diag(noise), respond)
+    found = normal_modes(hessian, 0.1).to_theta(from_diagonals)
+    assert relative(found, modes.to_theta(from_matrices)) < 1e-9
+    assert np.max(np.abs(found - np.diag(np.diagonal(found)))) > 1e-4
 
 
 # --- distances and Monte-Carlo error ------------------------------------------------------------------------------------------

@@ -115,32 +115,33 @@ def solve_modes_responding(
     response: Response,
     injected: ArrayLike | None = None,
     tolerance: float = 1e-11,
-    rounds: int = 2000,
+    rounds: int = 1000,
 ) -> Array | None:
-    """Σ in the modes' coordinates when the noise is `noise + response(Σ)`, response linear; None if it grows for ever.
+    """Σ in the modes' coordinates when the noise is `noise + response(Σ)`, Σ ↦ E[AΣA] − AΣA; None if it grows for ever.
 
-    The increments of the iteration are positive semidefinite and shrink by the mean-square radius of the recursion, so they
-    die out if and only if a stationary covariance exists.
+    With Y this Σ, d the divisor and K[Y] = Tᵀ response(TYTᵀ) T, it solves d∘Y − K[Y] = what the constant noise adds in a step.
+    K is symmetric, and there is a stationary covariance if and only if d − K is positive. Conjugate gradients find it in half as
+    many calls of the response as the series Y + K[Y]/d + … takes; where there is none they meet a direction in which d − K is
+    not positive.
     """
-    increment = solve_modes(modes, noise, injected)
-    total = increment
-    size = _trace(increment)
-    shrinkage: list[float] = []
+    start = solve_modes(modes, noise, injected)
+    divisor = modes.divisor("discrete", diagonal=start.ndim == 1)
+    solution, residual = start, modes.gradient_noise(response(modes.to_theta(start)))
+    if residual.ndim > start.ndim:
+        return solve_modes_responding(modes, as_matrix(noise, modes.dimension), response, injected, tolerance, rounds)
+    enough = tolerance**2 * float(np.sum(divisor * start * start))
+    direction, size = residual / divisor, float(np.sum(residual * residual / divisor))
     for _ in range(rounds):
-        increment = solve_modes(modes, response(modes.to_theta(increment)))
-        total = _add(total, increment)
-        previous, size = size, _trace(increment)
-        if not np.isfinite(size) or size > 1e6 * _trace(total - increment):
+        if size <= enough:
+            return solution
+        image = divisor * direction - modes.gradient_noise(response(modes.to_theta(direction)))
+        along = float(np.sum(direction * image))
+        if not along > 0.0:  # also where it is not a number
             return None
-        if size <= tolerance * _trace(total):
-            return total
-        shrinkage.append(size / previous)
-        ratio = shrinkage[-1]
-        if len(shrinkage) > 20 and ratio < 1.0 and abs(ratio - shrinkage[-2]) <= 1e-8 * (1.0 - ratio):
-            # Near the bound the increments have become a geometric series: add the rest of it at once.
-            return _add(total, increment * (ratio / (1.0 - ratio)))
-        if len(shrinkage) > 30 and min(shrinkage[-10:]) >= 1.0:
-            return None
+        solution = solution + (size / along) * direction
+        residual = residual - (size / along) * image
+        previous, size = size, float(np.sum(residual * residual / divisor))
+        direction = residual / divisor + (size / previous) * direction
     return None
 
 
@@ -184,10 +185,6 @@ def _self_carrying_factor(modes: Modes, driven: Array, plain: float) -> float:
     while excess(lowest) > 0.0:
         lowest /= 2.0
     return float(scipy.optimize.brentq(excess, lowest, highest, rtol=1e-12))
-
-
-def _trace(covariance: Array) -> float:
-    return float(np.trace(covariance) if covariance.ndim == 2 else covariance.sum())
 
 
 def _add(left: Array, right: Array) -> Array:
