@@ -4,6 +4,7 @@ python -m benchmarks                     every section, kept in benchmarks/resul
 python -m benchmarks --only posterior    one section (steps, chains, startup, posterior, growth)
 python -m benchmarks --page              the page and its plots from the results kept, nothing is run
 python -m benchmarks --task T3           one task of the steps, printed only
+python -m benchmarks --only chains --task T3   one task of the chains, those of the others are kept
 python -m benchmarks --quick             the guard: T1 and T2 against the stored ratios, alert at 1.5×
 python -m benchmarks --quick --only growth     a section in small, printed only
 """
@@ -30,7 +31,8 @@ def run(section: str, console: Console, given: argparse.Namespace) -> Any:
     if section == "steps":
         return steps_section(console, given.task or ("T1" if given.quick else "T"))
     if section == "chains":
-        return chains_section(console)
+        found = chains_section(console, given.task or "T")
+        return {**load("chains")["result"], **found} if given.task and load("chains") else found
     if section == "startup":
         start = startup_times(1 if given.quick else 3)
         console.print(", ".join(f"{what} {seconds:.2f} s" for what, seconds in start.items()))
@@ -53,7 +55,7 @@ def main() -> None:
     parser.add_argument("--page", action="store_true", help="write the page from what is stored")
     parser.add_argument("--quick", action="store_true", help="the regression guard, or a section in small")
     parser.add_argument("--store", action="store_true", help="with --quick: store the ratios found")
-    parser.add_argument("--task", help="only tasks whose name starts with this, printed only")
+    parser.add_argument("--task", help="only tasks whose name starts with this; steps are printed only")
     parser.add_argument(
         "--limit", type=float, default=60.0, help="seconds for each road to a posterior (covertype five times that)"
     )
@@ -69,11 +71,12 @@ def main() -> None:
     if given.page:
         write_page()
         return
-    for section in ["steps"] if given.task else given.only or SECTIONS:
+    printed_only = given.quick or (given.task and given.only != ["chains"])
+    for section in given.only or (["steps"] if given.task else SECTIONS):
         result = run(section, console, given)
-        if not given.quick and not given.task:
+        if not printed_only:
             console.print(f"kept in {save(section, result).name}")
-    if not given.quick and not given.task:
+    if not printed_only:
         write_page()
 
 

@@ -53,10 +53,10 @@ def steps_section(console: Console, prefix: str = "T") -> dict[str, Any]:
     return {"steps": steps, "absent": sorted(absent)}
 
 
-def chains_section(console: Console, counts: tuple[int, ...] = (1, 4, 32)) -> dict[str, dict[str, float]]:
+def chains_section(console: Console, prefix: str = "T", counts: tuple[int, ...] = (1, 4, 32)) -> dict[str, dict[str, float]]:
     """Steps per second of all chains together, relative to one chain, on T1 to T3; and what the machine gives C++ loops."""
     gains = {}
-    for task in TASKS[:4]:
+    for task in (task for task in TASKS[:4] if task.name.startswith(prefix)):
         steppers = {f"{count} chains": ornstein_steps(task, "scalar", count) for count in counts}
         if compiled_loop.available():
             one = compiled_loop.compiled_steps(task)

@@ -26,6 +26,7 @@ from ornstein.tables import is_sparse
 Array = np.ndarray
 KEPT_BYTES = 2**26
 CHUNK_NUMBERS = 2**18  # of a chunk of rows: 2 MB, what a core's cache holds
+COPIED = 2048  # rows at a time: they are read once for every column where columns are laid out one after the other
 NARROW = 32  # columns: fewer are laid out one after the other, so that a factor per row meets long stretches of numbers
 
 
@@ -171,7 +172,9 @@ class LinearPredictor:
             part = slice(start, min(start + rows, self._rows))
             block: Any = self.features[part]
             extended = place[: part.stop - part.start]
-            extended[:, :-1] = block.toarray() if is_sparse(block) else block
+            block = block.toarray() if is_sparse(block) else block
+            for first in range(0, len(extended), COPIED):
+                extended[first : first + COPIED, :-1] = block[first : first + COPIED]
             extended[:, -1] = 1.0
             yield part, _Rows(extended)
 

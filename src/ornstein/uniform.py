@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ornstein.precision import double
 
+PIECE = 2**15  # integers copied and looked through at a time: what a core's cache holds beside the rows of the chains
 FEW = 2**15  # up to so many, NumPy has drawn them before a compiled pass has begun
 GAMMA = np.uint64(0x9E3779B97F4A7C15)
 LOW, HIGH = np.uint64(2**32 - 1), np.uint64(2**64 - 2**32)
@@ -70,6 +71,9 @@ class UniformIntegers:
                 self._memory = jnp.array(np.zeros(pairs, np.uint64))
             self._memory = _pairs(pairs, seed, np.uint32(self.below), np.uint32(2**32 % self.below), self._memory)
             jax.block_until_ready(self._memory)
-            out[:] = np.from_dlpack(self._memory).view(np.int32)[: out.size]
-        rejected = np.flatnonzero(out < 0)
-        out[rejected] = generator.integers(0, self.below, rejected.size, dtype=np.int32)
+            found = np.from_dlpack(self._memory).view(np.int32)
+        for start in range(0, out.size, PIECE):
+            piece = out[start : start + PIECE]
+            piece[:] = found[start : start + piece.size]
+            rejected = np.flatnonzero(piece < 0)
+            piece[rejected] = generator.integers(0, self.below, rejected.size, dtype=np.int32)
