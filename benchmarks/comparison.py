@@ -48,6 +48,7 @@ def steps_section(console: Console, prefix: str = "T") -> dict[str, Any]:
             everyone, missing = competitors(task)
             absent.update(missing)
             steps[task.name] = interleaved(everyone)
+            absent.update(f"{name} (no finite numbers on {task.name[:2]})" for name in everyone if name not in steps[task.name])
             show(console, task, steps[task.name])
     console.print("not here: " + (", ".join(sorted(absent)) or "nobody"))
     return {"steps": steps, "absent": sorted(absent)}

@@ -173,8 +173,7 @@ def pymc_advi_steps(task: Task) -> Stepper:
         else:
             pymc.Categorical("y", logit_p=predictor, observed=y, total_size=task.rows)
         inference = pymc.ADVI()
-        # Its own rate of 1e-3 leads to NaN on T5 after some thousand steps; a step takes as long with any rate.
-        inference.fit(2, progressbar=False, obj_optimizer=pymc.adagrad_window(learning_rate=1e-5))
+        inference.fit(2, progressbar=False)
 
     def timed(count: int) -> float:
         started = time.perf_counter()
