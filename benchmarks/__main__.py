@@ -32,7 +32,8 @@ def run(section: str, console: Console, given: argparse.Namespace) -> Any:
         return steps_section(console, given.task or ("T1" if given.quick else "T"))
     if section == "chains":
         found = chains_section(console, given.task or "T")
-        return {**load("chains")["result"], **found} if given.task and load("chains") else found
+        before = load("chains") if given.task else None
+        return {**before["result"], **found} if before else found
     if section == "startup":
         start = startup_times(1 if given.quick else 3)
         console.print(", ".join(f"{what} {seconds:.2f} s" for what, seconds in start.items()))

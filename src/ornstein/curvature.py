@@ -33,7 +33,8 @@ class Curvature:
         hessian: A, (D, D), or (D,) where only a diagonal is known.
         noise: C, the covariance of single-example gradients at the mode, same shapes.
         n_data: N.
-        noise_response: Σ ↦ K[Σ], what a spread Σ of θ adds to C; None takes the noise as constant.
+        noise_response: Σ ↦ K[Σ], what a spread Σ of θ adds to C, linear and symmetric (⟨K[Σ], Π⟩ = ⟨Σ, K[Π]⟩, as E[AΣA] − AΣA is);
+            None takes the noise as constant.
         prior_hessian: Λ, the Hessian of −log prior, already contained in A as Λ/N; needed only where C is singular.
         approximate: in words, what in it is an approximation.
         hessian_product: v ↦ Av, where the whole A is too large to hold but its largest eigenvalue decides stability.

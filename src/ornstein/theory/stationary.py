@@ -115,7 +115,7 @@ def solve_modes_responding(
     response: Response,
     injected: ArrayLike | None = None,
     tolerance: float = 1e-11,
-    rounds: int = 1000,
+    rounds: int = 2000,
 ) -> Array | None:
     """Σ in the modes' coordinates when the noise is `noise + response(Σ)`, Σ ↦ E[AΣA] − AΣA; None if it grows for ever.
 
