@@ -12,7 +12,7 @@ from benchmarks.steps import Stepper, interleaved, ornstein_steps
 from benchmarks.tasks import TASKS, Task
 
 EVERY_CORE = "a C++ loop on every core"
-FORMS = ("scalar", "diagonal", "full", "SGLD", "IASG")
+FORMS = ("scalar", "slices", "diagonal", "full", "SGLD", "IASG")
 
 
 def competitors(task: Task, with_peers: bool = True) -> tuple[dict[str, Stepper], list[str]]:

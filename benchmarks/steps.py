@@ -44,7 +44,8 @@ def engine_steps(model: orn.Model, form: str, batch_size: int, chains: int = 1) 
     }
     injected = np.full(model.dim, small**2) if form == "SGLD" else None
     window = 100 if form == "IASG" else 1
-    dynamics = orn.Dynamics(steps.get(form, steps["scalar"]), batch_size, injected=injected, window=window)
+    scheme = "slices" if form == "slices" else "replacement"
+    dynamics = orn.Dynamics(steps.get(form, steps["scalar"]), batch_size, scheme, injected=injected, window=window)
     with width("float32"):
         problem = model.problem("float32", curvature.mode)
     run = Run(model.loss, problem, dynamics, model.n_data, np.zeros((chains, model.dim)), seed=0)

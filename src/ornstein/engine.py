@@ -24,9 +24,10 @@ from jax.errors import JaxRuntimeError
 from ornstein.double_buffer import DoubleBuffer
 from ornstein.errors import DivergenceError
 from ornstein.loop import Program, kept_memory, run_block
-from ornstein.minibatch import IndexSource, generator_from_state, generator_state
+from ornstein.minibatch import IndexSource, SliceSource, generator_from_state, generator_state
 from ornstein.model import Loss, Problem
 from ornstein.precision import width
+from ornstein.shuffled_rows import Order, ShuffledRows, worthwhile
 
 Array = np.ndarray
 
@@ -52,7 +53,7 @@ class Chain:
     """One chain: its state, its randomness, and how far into the current block of randomness it is."""
 
     number: int
-    source: IndexSource
+    source: IndexSource | SliceSource
     normals: np.random.Generator
     state_arrays: dict[str, Any]
     block_steps: int
@@ -63,6 +64,7 @@ class Chain:
     step: int = 0
     used: int = 0
     _block: Any = None
+    _order: Order | None = None  # the rows that the block takes slices of
     _block_start: dict[str, Any] = field(default_factory=dict)
     _ahead: Future[Any] | None = None
     feed: Feed | None = None
@@ -109,6 +111,8 @@ class Chain:
 
         Where a stride is longer than a window it takes several; what the positions of all but the last one sum to comes back.
         """
+        if self._order is not None:
+            problem = problem._replace(data=self._order.data)
         if self.feed is None:
             return self._run(program, problem, arrays, self.state_arrays, self._block, self.used, keeps, stride), 0.0
         end = self.used + keeps * stride
@@ -170,14 +174,16 @@ class Chain:
         return {"source": self.source.state(), "normals": generator_state(self.normals)}
 
     def _next_block(self) -> None:
-        self._block_start, self._block = self._drawn_block(self.step) if self._ahead is None else self._ahead.result()
+        drawn = self._drawn_block(self.step) if self._ahead is None else self._ahead.result()
+        self._block_start, self._block, self._order = drawn
         self._ahead = self._next_window = None
         self.used = 0
 
-    def _drawn_block(self, first: int) -> tuple[dict[str, Any], Any]:
-        """The generators as they are now, and the randomness of the steps from `first`."""
+    def _drawn_block(self, first: int) -> tuple[dict[str, Any], Any, Order | None]:
+        """The generators as they are now, the randomness of the steps from `first`, and the rows that it takes slices of."""
         start = self._generators()
-        indices = self.source.draw(self.block_steps)
+        batches = self.source.draw(self.block_steps)
+        order = self.source.order(self.block_steps) if isinstance(self.source, SliceSource) else None
         normals = None
         if self.needs_normals:
             normals = self._normal_memory.array((self.block_steps, self.dimension), self.dtype)
@@ -186,7 +192,7 @@ class Chain:
         if self.schedule is not None:
             counts = np.arange(first, first + self.block_steps, dtype=float)
             factors = np.asarray(self.schedule(counts), dtype=self.dtype)
-        return start, (indices, normals, factors)
+        return start, (batches, normals, factors), order
 
     def _require_finite(self, positions: Array, stride: int, before: Any, centre: Any) -> None:
         finite = np.isfinite(positions).all(axis=1)
@@ -271,23 +277,21 @@ class Run:
         dimension = starts.shape[1]
         kernel = dynamics.kernel()
         steps = block_length(dynamics.batch_size, dimension)
-        small = loss.elementary and dynamics.batch_size * dimension <= SMALL_STEP
-        self.program = Program(loss, kernel, dynamics.window > 1, kept_rows(steps, dimension), small)
+        sliced = dynamics.scheme == "slices" and feed is None and worthwhile(problem.data, dynamics.batch_size)
+        slice_rows = dynamics.batch_size if sliced else 0
+        # A slice comes as fast as one core can use it; rows that must be found come faster to several.
+        small = loss.elementary and (sliced or dynamics.batch_size * dimension <= SMALL_STEP)
+        self.program = Program(loss, kernel, dynamics.window > 1, kept_rows(steps, dimension), slice_rows, small)
         self._compiling, self._compiled = threading.Lock(), False
         self.problem, self.dtype, self.block_steps = problem, dtype, steps
         with width(dtype):
             self.arrays = {name: jnp.asarray(value, dtype=dtype) for name, value in dynamics.arrays().items()}
             states = [kernel.start(jnp.asarray(start, dtype=dtype)) for start in starts]
+        shuffled = ShuffledRows(problem.data, dynamics.batch_size, seed) if sliced else None
         self.chains = [
             Chain(
                 number,
-                IndexSource(
-                    dynamics.scheme,
-                    n_data,
-                    dynamics.batch_size,
-                    np.random.Generator(np.random.SFC64(rows)),
-                    memory=DoubleBuffer(),
-                ),
+                _source(dynamics, n_data, np.random.Generator(np.random.SFC64(rows)), shuffled),
                 np.random.Generator(np.random.SFC64(normals)),
                 state,
                 steps,
@@ -388,6 +392,14 @@ class Run:
                 stop.set()
                 raise
         return bool(waiting)
+
+
+def _source(
+    dynamics: Any, n_data: int, generator: np.random.Generator, shuffled: ShuffledRows | None
+) -> IndexSource | SliceSource:
+    if shuffled is not None:
+        return SliceSource(shuffled, generator)
+    return IndexSource(dynamics.scheme, n_data, dynamics.batch_size, generator, memory=DoubleBuffer())
 
 
 def _first_error(futures: Sequence[Future[None]]) -> None:

@@ -31,6 +31,7 @@ class Program:
     kernel: Any
     summed: bool
     kept: int  # rows of the buffer for kept values
+    slice_rows: int = 0  # rows of a minibatch where it is a slice of the data and comes as its first row, else 0
     one_kernel: bool = False  # the whole loop compiled into one kernel, instead of several that are started at every step
 
 
@@ -76,14 +77,18 @@ def _loop(
 ) -> tuple[Any, Any, Any]:
     """`keeps` times: take `stride` steps, keep the position (and the sum of the positions on the way) in `memory`."""
     batches, normals, factors = randomness
+    given = problem._replace(data=None) if program.slice_rows else problem
 
     def one_step(step: Any, carry: Any) -> Any:
         current, total = carry
         batch = jax.tree.map(lambda leaf: lax.dynamic_index_in_dim(leaf, step, 0, keepdims=False), batches)
+        if program.slice_rows:
+            first_row = batch
+            batch = jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, first_row, program.slice_rows, 0), problem.data)
         normal = None if normals is None else lax.dynamic_index_in_dim(normals, step, 0, keepdims=False)
         factor = 1.0 if factors is None else factors[step]
         current = program.kernel.step(
-            arrays, current, lambda position: program.loss.gradient(problem, position, batch), normal, factor
+            arrays, current, lambda position: program.loss.gradient(given, position, batch), normal, factor
         )
         return current, (total + current["position"] if program.summed else total)
 

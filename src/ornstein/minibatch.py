@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ornstein.double_buffer import DoubleBuffer
 from ornstein.errors import InputError
+from ornstein.shuffled_rows import Order, ShuffledRows
 from ornstein.uniform import UniformIntegers
 
 SCHEMES = ("replacement", "without-replacement", "slices")
@@ -161,3 +162,33 @@ class IndexSource:
         self.generator = generator_from_state({"words": state["words"], "half": state["half"]})
         self.permutation = np.asarray(state["permutation"], dtype=np.int32) if state["permutation"].size else None
         self.used = int(np.asarray(state["used"], dtype=np.int64))
+
+
+@dataclass
+class SliceSource:
+    """A stream of minibatches as the first rows of slices of shuffled rows, drawn in blocks of equal length."""
+
+    shuffled: ShuffledRows
+    generator: np.random.Generator
+    blocks: int = 0
+
+    def draw(self, steps: int) -> NDArray[np.int32]:
+        """Where the next `steps` minibatches start, shape (steps,); in which order of the rows, `order` tells."""
+        self.blocks += 1
+        return self.generator.integers(0, self.shuffled.n_data, steps, dtype=np.int32)
+
+    def order(self, steps: int) -> Order:
+        """The rows of the block of `steps` minibatches that was drawn last."""
+        lasting = self.shuffled.lasting(steps)
+        number, place = divmod(self.blocks - 1, lasting)
+        order = self.shuffled.order(number)
+        if place > 0 or lasting == 1:  # a run that is over after the first block has no use for another order
+            self.shuffled.prepare(number + 1)
+        return order
+
+    def state(self) -> dict[str, NDArray[np.uint64] | NDArray[np.int64]]:
+        return {**generator_state(self.generator), "blocks": np.asarray(self.blocks)}
+
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        self.generator = generator_from_state(state)
+        self.blocks = int(np.asarray(state["blocks"], dtype=np.int64))
