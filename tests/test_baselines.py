@@ -12,9 +12,11 @@ import scipy.stats
 from helpers import kl_by_definition, regression_data
 
 import ornstein as orn
+from ornstein import mode
 from ornstein.baselines import bbvi as bbvi_module
 from ornstein.baselines.laplace import CountedPasses
 from ornstein.draw_statistics import effective_sample_size
+from ornstein.linear_predictor import LinearPredictor
 from ornstein.sketch import Sketch, rank_of
 from ornstein.theory import Gaussian, kl
 
@@ -182,6 +184,25 @@ def test_laplace_counts_passes(model):
     assert orn.laplace(model, curvature=orn.measure(model)).settings["passes"] == 0
     # A quadratic loss: value and Hessian at the start, a step, value and Hessian again, then three measurements at the mode.
     assert 5 <= orn.laplace(model).settings["passes"] <= 12
+
+
+def test_laplace_finds_the_mode_of_many_rows_as_fast_as_measure_does(monkeypatch):
+    """By way of a part of the rows: as few second derivatives of all of them."""
+    features, target = regression_data(8000, 3)
+    many = orn.glm(features, target > 0, "bernoulli")
+    monkeypatch.setattr(mode, "PART_ROWS", 400)
+    monkeypatch.setattr(mode, "DEAR", 0)
+    rows = []
+    monkeypatch.setattr(
+        LinearPredictor,
+        "hessian",
+        lambda self, theta, hessian=LinearPredictor.hessian: (rows.append(len(self.response)), hessian(self, theta))[1],
+    )
+    measured = orn.measure(many).mode
+    wanted = rows.copy()
+    rows.clear()
+    assert np.array_equal(orn.laplace(many, draws=1, chains=1).mean, measured)
+    assert rows == wanted and min(rows) < 1000
 
 
 def test_laplace_of_many_parameters_is_diagonal():

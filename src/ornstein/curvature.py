@@ -170,16 +170,31 @@ def measure(model: Model, structure: str = "auto", *, hessian: str = "exact", mo
         raise InputError(f"mode must be a vector of {model.dim} parameters; it has shape {np.shape(mode)}")
     derivatives = model.closed_form() or Autodiff(model)
     full = structure == "full" or (structure == "auto" and model.dim <= FULL_LIMIT)
-    found = find_mode(model, derivatives, full and hessian == "exact") if mode is None else np.asarray(mode, dtype=float)
-    return _full(model, derivatives, found, hessian) if full else diagonal_curvature(model, found)
+    curved = _remembering(derivatives.hessian) if full and hessian == "exact" else None
+    found = find_mode(model, derivatives, curved) if mode is None else np.asarray(mode, dtype=float)
+    return _full(model, derivatives, found, curved) if full else diagonal_curvature(model, found)
 
 
-def _full(model: Model, derivatives: Derivatives, mode: Array, hessian: str) -> Curvature:
+def _remembering(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """The function, with its last value known: the search for the mode ends with the Hessian there."""
+    known: tuple[Array, Array] | None = None
+
+    def remembered(theta: Array) -> Array:
+        nonlocal known
+        if known is None or not np.array_equal(known[0], theta):
+            known = theta.copy(), function(theta)
+        return known[1]
+
+    return remembered
+
+
+def _full(model: Model, derivatives: Derivatives, mode: Array, hessian: Callable[[Array], Array] | None) -> Curvature:
+    """All of A and C; without a Hessian the Fisher matrix stands for its data part."""
     first, second = derivatives.gradient_moments(mode)
     prior = model.prior_hessian(mode)
     prior = np.diag(prior) if prior.ndim == 1 else prior
-    data_part = second if hessian == "fisher" else derivatives.hessian(mode)
-    squared = derivatives.squared_hessian(mode) if hessian == "exact" else None
+    data_part = second if hessian is None else hessian(mode)
+    squared = None if hessian is None else derivatives.squared_hessian(mode)
 
     def respond(covariance: Array) -> Array:
         assert squared is not None
@@ -193,7 +208,7 @@ def _full(model: Model, derivatives: Derivatives, mode: Array, hessian: str) -> 
         noise_response=None if squared is None else respond,
         prior_hessian=prior,
         names=model.names,
-        approximate="the Hessian is the Fisher matrix of the gradients" if hessian == "fisher" else "",
+        approximate="the Hessian is the Fisher matrix of the gradients" if hessian is None else "",
     )
 
 

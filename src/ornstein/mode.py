@@ -10,7 +10,6 @@ import scipy.optimize
 
 from ornstein.derivatives import Derivatives
 from ornstein.errors import ApproximationWarning, CurvatureError
-from ornstein.linear_predictor import LinearPredictor
 from ornstein.model import Model
 
 Array = np.ndarray
@@ -21,15 +20,18 @@ DEAR = 2**32  # products of two numbers in a pass
 PART_PARAMETERS = 2000
 
 
-def find_mode(model: Model, derivatives: Derivatives, second_order: bool) -> Array:
-    """θ where the gradient of the mean loss vanishes; `second_order` where all second derivatives can be held."""
+def find_mode(model: Model, derivatives: Derivatives, hessian: Callable[[Array], Array] | None) -> Array:
+    """θ where the gradient of the mean loss vanishes; `hessian` is that of `derivatives` where all of it can be held.
+
+    It is last asked for at the mode.
+    """
     loss = _loss(model, derivatives)
     value, slope = loss(model.init)
     if not np.isfinite(value) or not np.all(np.isfinite(slope)):
         raise CurvatureError("the loss or its gradient is not finite at init: choose another starting point")
     near = _near_mode(model, derivatives, loss, value)
-    if second_order:
-        return _newton(loss, _curved(model, derivatives), near, model.n_data)
+    if hessian is not None:
+        return _newton(loss, _curved(model, hessian), near, model.n_data)
     found = scipy.optimize.minimize(
         loss,
         near,
@@ -60,8 +62,8 @@ def _loss(model: Model, derivatives: Derivatives) -> Callable[[Array], tuple[flo
     return value_and_gradient
 
 
-def _curved(model: Model, derivatives: Derivatives) -> Callable[[Array], Array]:
-    return lambda theta: derivatives.hessian(theta) + model.prior_hessian(theta) / model.n_data
+def _curved(model: Model, hessian: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    return lambda theta: hessian(theta) + model.prior_hessian(theta) / model.n_data
 
 
 def _near_mode(model: Model, derivatives: Derivatives, loss: Callable[[Array], tuple[float, Array]], at_init: float) -> Array:
@@ -72,14 +74,15 @@ def _near_mode(model: Model, derivatives: Derivatives, loss: Callable[[Array], t
     """
     rows = max(PART_ROWS, PART_ROWS_PER_PARAMETER * model.dim)
     worth_it = model.n_data >= PART_OF * rows and model.n_data * model.dim**2 >= DEAR and model.dim <= PART_PARAMETERS
-    if not worth_it or not isinstance(derivatives, LinearPredictor):
+    part_of = getattr(derivatives, "part", None)  # the closed forms have one
+    if not worth_it or part_of is None:
         return model.init
-    part = derivatives.part(np.unique(np.random.default_rng(0).integers(0, model.n_data, rows)))
+    part = part_of(np.unique(np.random.default_rng(0).integers(0, model.n_data, rows)))
     try:
-        centre = _newton(_loss(model, part), _curved(model, part), model.init, model.n_data)
+        centre = _newton(_loss(model, part), _curved(model, part.hessian), model.init, model.n_data)
     except CurvatureError:  # a part may have no mode where all rows have one
         return model.init
-    round_ = _rounding(_curved(model, part)(centre))
+    round_ = _rounding(_curved(model, part.hessian)(centre))
 
     def rounded(place: Array) -> tuple[float, Array]:
         value, slope = loss(centre + round_ @ place)

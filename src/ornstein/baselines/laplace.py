@@ -55,12 +55,17 @@ def counting(model: Model) -> tuple[Model, CountedPasses]:
 
 
 class CountedPasses:
-    """A model's full-data derivatives, counting the sweeps over the data."""
+    """A model's full-data derivatives, counting the sweeps over the data; those over a part of it are not counted."""
 
     def __init__(self, model: Model) -> None:
         self.passes = 0
         self._derivatives = model.closed_form() or Autodiff(model)
 
     def __getattr__(self, name: str) -> Any:
-        self.passes += 1
-        return getattr(self._derivatives, name)
+        method = getattr(self._derivatives, name)
+
+        def counted(*arguments: Any) -> Any:
+            self.passes += name != "part"
+            return method(*arguments)
+
+        return counted
