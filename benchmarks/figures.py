@@ -100,4 +100,7 @@ def _figure(width: float, height: float) -> Any:
 
 
 def _save(figure: Any, path: Path) -> None:
-    figure.savefig(path, metadata={"Date": None}, facecolor="white")
+    from matplotlib import rc_context
+
+    with rc_context({"svg.hashsalt": path.stem}):  # without it names inside the file are new each time
+        figure.savefig(path, metadata={"Date": None}, facecolor="white")
