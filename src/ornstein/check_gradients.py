@@ -39,7 +39,7 @@ def check_gradients(model: Model, rows: int = 512) -> float:
     if not np.all(np.isfinite(values)) or not np.all(np.isfinite(slopes)):
         raise InputError(f"log_likelihood or its gradient is not finite for some of {size} rows at init")
     _require_varying(values, slopes, batch)
-    curvature = measure(model, "diagonal" if model.dim > 2000 else "full")
+    curvature = measure(model)
     prior = curvature.prior_hessian
     data_part = curvature.hessian - (0.0 if prior is None else prior / model.n_data)
     diagonals = [part if part.ndim == 1 else np.diagonal(part) for part in (curvature.noise, data_part)]

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ornstein.batched import Batched
-from ornstein.curvature import FULL_LIMIT
 from ornstein.engine import Kept, block_length, divisor_within
 from ornstein.errors import InputError
+from ornstein.model import FULL_LIMIT
 from ornstein.sketch import Sketch, rank_of
 
 Array = np.ndarray

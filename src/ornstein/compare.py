@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ornstein.curvature import FULL_LIMIT
 from ornstein.errors import InputError
+from ornstein.model import FULL_LIMIT
 from ornstein.posterior import Posterior
 from ornstein.theory import Gaussian, kl, monte_carlo_floor
 from ornstein.theory.modes import as_matrix

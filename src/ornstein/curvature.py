@@ -17,11 +17,10 @@ from ornstein.derivatives import Autodiff, Derivatives
 from ornstein.errors import CurvatureError, InputError
 from ornstein.minibatch import is_whole
 from ornstein.mode import find_mode
-from ornstein.model import Model
+from ornstein.model import FULL_LIMIT, Model
 from ornstein.theory import Gaussian
 
 Array = np.ndarray
-FULL_LIMIT = 2000
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,14 +10,13 @@ import scipy.optimize
 
 from ornstein.derivatives import Derivatives
 from ornstein.errors import ApproximationWarning, CurvatureError
-from ornstein.model import Model
+from ornstein.model import FULL_LIMIT, Model
 
 Array = np.ndarray
 # A part of the rows that shows where the mode of all of them is about, and how the loss is curved there: so many rows, and so
 # many for each parameter. Second derivatives of all rows must be dear, and the part a small one, for that to be worth it.
 PART_ROWS, PART_ROWS_PER_PARAMETER, PART_OF = 2**14, 50, 8
 DEAR = 2**32  # products of two numbers in a pass
-PART_PARAMETERS = 2000
 
 
 def find_mode(model: Model, derivatives: Derivatives, hessian: Callable[[Array], Array] | None) -> Array:
@@ -63,7 +62,7 @@ def _loss(model: Model, derivatives: Derivatives) -> Callable[[Array], tuple[flo
 
 
 def _curved(model: Model, hessian: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    return lambda theta: hessian(theta) + model.prior_hessian(theta) / model.n_data
+    return lambda theta: hessian(theta) + model.scaled_prior_hessian(theta)
 
 
 def _near_mode(model: Model, derivatives: Derivatives, loss: Callable[[Array], tuple[float, Array]], at_init: float) -> Array:
@@ -73,7 +72,7 @@ def _near_mode(model: Model, derivatives: Derivatives, loss: Callable[[Array], t
     second derivatives.
     """
     rows = max(PART_ROWS, PART_ROWS_PER_PARAMETER * model.dim)
-    worth_it = model.n_data >= PART_OF * rows and model.n_data * model.dim**2 >= DEAR and model.dim <= PART_PARAMETERS
+    worth_it = model.n_data >= PART_OF * rows and model.n_data * model.dim**2 >= DEAR and model.dim <= FULL_LIMIT
     part_of = getattr(derivatives, "part", None)  # the closed forms have one
     if not worth_it or part_of is None:
         return model.init

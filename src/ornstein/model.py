@@ -28,7 +28,10 @@ from ornstein.layout import Layout
 from ornstein.precision import double, width
 
 Array = Any
-NARROW = 8  # numbers
+NARROW = 8  # columns
+# Columns, rows and numbers: somewhat wider rows pass for narrow where they are many, and all of them in a core's first cache.
+STILL_NARROW, MANY, FIRST_CACHE = 12, 32, 2**11
+FULL_LIMIT = 2000  # parameters: matrices of so many are held whole, of more only their diagonals
 
 
 class Problem(NamedTuple):
@@ -77,9 +80,13 @@ class Loss:
         if problem.data is not None:
             rows = jax.tree.map(lambda leaf: leaf.at[batch].get(mode="promise_in_bounds"), problem.data)
         # Narrow rows are laid side by side: then a register of the processor holds numbers of many examples, not part of one.
-        axes = jax.tree.map(lambda leaf: int(leaf.ndim == 2 and leaf.shape[1] < NARROW), rows)
+        axes = jax.tree.map(lambda leaf: int(leaf.ndim == 2 and _narrow(*leaf.shape)), rows)
         rows = jax.tree.map(lambda leaf, axis: jnp.moveaxis(leaf, 0, axis), rows, axes)
         return jax.grad(self.minibatch, argnums=1)(problem, displacement, rows, axes)
+
+
+def _narrow(rows: int, columns: int) -> bool:
+    return columns < NARROW or (columns < STILL_NARROW and rows >= MANY and rows * columns <= FIRST_CACHE)
 
 
 @dataclass(frozen=True)
@@ -211,9 +218,13 @@ class Model:
     def prior_hessian(self, theta: np.ndarray) -> np.ndarray:
         """Λ, the Hessian of −log p(θ); its diagonal only for more than 2000 parameters."""
         with double():
-            if self.dim > 2000:
+            if self.dim > FULL_LIMIT:
                 return np.asarray(_prior_diagonal(self.loss, self._prior_problem(theta)))
             return np.asarray(_prior_hessian(self.loss, self._prior_problem(theta)))
+
+    def scaled_prior_hessian(self, theta: np.ndarray) -> np.ndarray:
+        """Λ/N, the prior's part of the Hessian of the mean loss."""
+        return self.prior_hessian(theta) / self.n_data
 
     def _prior_problem(self, theta: np.ndarray) -> Problem:
         hyper = jax.tree.map(jnp.asarray, self.hyperparameters)

@@ -20,6 +20,7 @@ from ornstein.dynamics import Dynamics
 from ornstein.errors import InputError
 from ornstein.layout import Layout
 from ornstein.minibatch import is_whole
+from ornstein.model import FULL_LIMIT
 from ornstein.prediction import Prediction
 from ornstein.sketch import Sketch
 from ornstein.theory import Gaussian, Process, kl
@@ -157,7 +158,7 @@ class Posterior:
         if self.moments is not None:
             return self.moments.covariance
         flat = self.draws.reshape(-1, self.draws.shape[-1])
-        if flat.shape[1] > 2000:
+        if flat.shape[1] > FULL_LIMIT:
             return flat.var(axis=0, ddof=1)
         centred = flat - flat.mean(axis=0)
         return centred.T @ centred / (flat.shape[0] - 1)

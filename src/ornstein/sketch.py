@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ornstein.batched import Batched
-from ornstein.curvature import FULL_LIMIT
+from ornstein.model import FULL_LIMIT
 
 Array = np.ndarray
 SPARE = 10  # rows beyond the rank, so that what is dropped too early does not matter

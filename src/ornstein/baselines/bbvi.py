@@ -29,10 +29,9 @@ import scipy.linalg
 from ornstein.baselines import checked_dtype, checked_numbers, delivered, independent_draws, numpyro_library, start_of
 from ornstein.baselines.laplace import CountedPasses
 from ornstein.compiled import compiled
-from ornstein.curvature import FULL_LIMIT
 from ornstein.errors import ConvergenceWarning, DivergenceError, InputError
 from ornstein.minibatch import checked_batch_size
-from ornstein.model import Loss, Model, Problem
+from ornstein.model import FULL_LIMIT, Loss, Model, Problem
 from ornstein.posterior import Posterior
 from ornstein.precision import width
 from ornstein.theory import Gaussian, kl

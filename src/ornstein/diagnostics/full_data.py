@@ -37,7 +37,7 @@ def _prior(model: Model, points: Array) -> tuple[Array, Array]:
     slopes = np.empty(points.shape)
     first, last = points[0], points[-1]
     value, slope = model.scaled_prior(first)
-    hessian = model.prior_hessian(first) / model.n_data
+    hessian = model.scaled_prior_hessian(first)
     moved = points - first
     pulled = moved * hessian if hessian.ndim == 1 else moved @ hessian
     slopes, values = slope + pulled, value + moved @ slope + 0.5 * np.sum(moved * pulled, axis=1)

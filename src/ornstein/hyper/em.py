@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ornstein.curvature import FULL_LIMIT, Curvature, diagonal_curvature
+from ornstein.curvature import Curvature, diagonal_curvature
 from ornstein.dynamics import Dynamics
 from ornstein.engine import Pause
 from ornstein.errors import ApproximationWarning, InputError
@@ -28,7 +28,7 @@ from ornstein.hyper.request import Request
 from ornstein.hyper.saved import saving
 from ornstein.hyper.tuning import DiagonalTuning, FullTuning, PaperTuning, Tuning, automatic_sampler
 from ornstein.minibatch import checked_batch_size, checked_scheme
-from ornstein.model import Model
+from ornstein.model import FULL_LIMIT, Model
 from ornstein.posterior import Posterior
 from ornstein.sample import sample
 

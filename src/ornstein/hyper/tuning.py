@@ -240,10 +240,11 @@ class PaperTuning:
     def stage(self, model: Model, positions: Array | None, seed: np.random.SeedSequence) -> Stage:
         centre = self.full_batch.mode(model, model.init, np.ones(model.dim)) if positions is None else positions.mean(axis=0)
         starts = np.zeros((self.chains, model.dim)) if positions is None else positions - centre
-        prior = np.diagonal(model.prior_hessian(centre)) if model.dim <= 2000 else model.prior_hessian(centre)
+        prior = model.scaled_prior_hessian(centre)
+        prior = np.diagonal(prior) if prior.ndim == 2 else prior
         begin = np.random.default_rng(0).standard_normal(model.dim) if self._steepest is None else self._steepest
         self._largest, self._steepest = largest_rate(
-            lambda vector: self.full_batch.hessian_product(model, centre, vector) + prior * vector / model.n_data,
+            lambda vector: self.full_batch.hessian_product(model, centre, vector) + prior * vector,
             np.asarray(1.0),
             begin,
         )

@@ -54,8 +54,7 @@ class WarmMeasure:
         """The Hessian known by now, and that at θ where none is."""
         if self.known is not None:
             return with_prior_of(model, self.known).hessian
-        prior = model.prior_hessian(theta)
-        return (model.closed_form() or Autodiff(model)).hessian(theta) + prior / model.n_data
+        return (model.closed_form() or Autodiff(model)).hessian(theta) + model.scaled_prior_hessian(theta)
 
     def state(self) -> dict[str, Array]:
         """All that the next question depends on, as arrays."""
