@@ -12,6 +12,7 @@ from benchmarks.steps import Stepper, interleaved, ornstein_steps
 from benchmarks.tasks import TASKS, Task
 
 EVERY_CORE = "a C++ loop on every core"
+ROUNDS = 15  # of a tenth of a second
 FORMS = ("scalar", "slices", "diagonal", "full", "SGLD", "IASG")
 
 
@@ -47,7 +48,7 @@ def steps_section(console: Console, prefix: str = "T") -> dict[str, Any]:
         if task.name.startswith(prefix):
             everyone, missing = competitors(task)
             absent.update(missing)
-            steps[task.name] = interleaved(everyone)
+            steps[task.name] = interleaved(everyone, seconds=0.1, rounds=ROUNDS)
             absent.update(f"{name} (no finite numbers on {task.name[:2]})" for name in everyone if name not in steps[task.name])
             show(console, task, steps[task.name])
     console.print("not here: " + (", ".join(sorted(absent)) or "nobody"))

@@ -52,9 +52,9 @@ def _steps(result: dict[str, Any]) -> list[str]:
     names = list(dict.fromkeys(name for found in steps.values() for name in found))
     absent = f" Not at hand: {', '.join(result['absent'])}." if result["absent"] else ""
     return [
-        "µs per step of one chain in float32. Everyone runs in one process, in turn and in another order each time, best of 5; "
-        "compile time is left out. “Slices” is the scalar step on slices of shuffled rows, which have the same stationary law "
-        '(`scheme="slices"`); shuffling is part of its time.' + absent,
+        "µs per step of one chain in float32. Everyone runs in one process, in turn and in another order each time, best of 15 "
+        "rounds of a tenth of a second; compile time is left out. “Slices” is the scalar step on slices of shuffled rows "
+        '(`scheme="slices"`), which have the same stationary law; shuffling is part of its time.' + absent,
         "",
         "![µs per step](benchmarks.svg)",
         "",

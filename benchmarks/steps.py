@@ -63,6 +63,9 @@ def engine_steps(model: orn.Model, form: str, batch_size: int, chains: int = 1) 
 def interleaved(steppers: dict[str, Stepper], seconds: float = 0.3, rounds: int = 5) -> dict[str, float]:
     """Best of `rounds` in µs per step, everyone in turn, in another order each time, for about `seconds` a round.
 
+    Where neighbours on the machine slow it down for tenths of a second, many short rounds find a free moment and few long ones
+    do not.
+
     Who leaves the finite numbers on the way, as a library with its own rates may, is left out.
     """
     counts = {}
