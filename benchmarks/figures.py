@@ -30,12 +30,13 @@ def steps(found: dict[str, dict[str, float]], path: Path) -> None:
     axes = figure.subplots()
     names = list(dict.fromkeys(name for result in found.values() for name in result))
     for position, name in enumerate(names):
-        points = [(number, result[name]) for number, result in enumerate(found.values()) if name in result]
+        aside = 0.6 * (position / len(names) - 0.5)  # who is equally fast would otherwise lie on top of each other
+        points = [(number + aside, result[name]) for number, result in enumerate(found.values()) if name in result]
         marker = "o" if name.startswith("ornstein") else "s"
         axes.plot(*zip(*points, strict=True), marker, color=COLOURS[position % len(COLOURS)], label=name)
     axes.set_yscale("log")
     axes.set_ylabel("µs per step (lower is faster)")
-    axes.set_xticks(range(len(found)), [task.replace(" N=", "\nN=") for task in found], fontsize=7)
+    axes.set_xticks(range(len(found)), [task.replace(" N=", "\nN=").replace(" S=", "\nS=") for task in found], fontsize=7)
     axes.grid(axis="y", alpha=0.3)
     axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
     _save(figure, path)
@@ -43,6 +44,8 @@ def steps(found: dict[str, dict[str, float]], path: Path) -> None:
 
 def time_to_posterior(result: dict[str, Any], path: Path) -> None:
     """KL against seconds, one panel per data set; a road that never had an answer has no line."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     problems = result["problems"]
     columns = min(2, len(problems))
     rows = -(-len(problems) // columns)
@@ -59,6 +62,9 @@ def time_to_posterior(result: dict[str, Any], path: Path) -> None:
         panel.set(
             xscale="log", yscale="log", title=name, xlabel="seconds, start-up included", ylabel="KL to the reference, nats"
         )
+        panel.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        panel.xaxis.set_major_formatter("{x:g}")
+        panel.xaxis.set_minor_formatter(NullFormatter())
         panel.grid(alpha=0.3)
     for panel in panels[len(problems) :]:
         panel.set_visible(False)
