@@ -81,7 +81,7 @@ def _ratios(task: str, found: dict[str, float]) -> list[str]:
     return [
         f"{found['ornstein scalar'] / limit:.2f} (2 or less)",
         f"{reference / found['ornstein scalar']:.1f} ({aim:g} or more)",
-        f"{reference / found['ornstein slices']:.1f}" if "ornstein slices" in found else "",
+        f"{reference / found['ornstein slices']:.1f}",
         f"{reference / found['ornstein SGLD']:.1f} (1.5 or more)",
     ]
 

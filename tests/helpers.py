@@ -7,9 +7,12 @@ import os
 from itertools import permutations, product
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 import scipy.linalg
+
+from ornstein.precision import width
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -100,3 +103,16 @@ def wine():
         table = np.genfromtxt(file, delimiter=";", skip_header=1)
     table = (table - table.mean(axis=0)) / table.std(axis=0)
     return table[:, :-1], table[:, -1]
+
+
+def steps_by_hand(model, batches, step=1e-2):
+    """Constant SGD from zero in NumPy, from the model's gradient of one minibatch: every tenth position."""
+    theta, kept = np.zeros(model.dim), []
+    with width("float64"):
+        problem = model.problem("float64", theta)
+        slope = jax.jit(jax.grad(lambda at, rows: model.loss.minibatch(problem, at, rows)))
+        for number, rows in enumerate(batches):
+            theta = theta - step * np.asarray(slope(theta, jax.tree.map(lambda leaf, chosen=rows: leaf[chosen], problem.data)))
+            if number % 10 == 9:
+                kept.append(theta)
+    return np.array(kept)

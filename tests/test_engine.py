@@ -7,6 +7,7 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
+from helpers import steps_by_hand
 from jax.errors import JaxRuntimeError
 
 import ornstein as orn
@@ -40,21 +41,13 @@ def positions(run, keeps=3):
     return np.concatenate(kept)
 
 
-def by_hand(model, batch_size, steps=30, step=1e-2):
+def by_hand(model, batch_size, steps=30):
     """The same steps in NumPy, from the model's gradient of one minibatch; of a block what is left of ten steps is not used."""
     source = run_of(model, batch_size).chains[0].source
     source.memory = None
     length = engine.block_length(batch_size, model.dim)
     batches = np.concatenate([source.draw(length)[: length - length % 10] for _ in range(-(-steps // (length - length % 10)))])
-    theta, kept = np.zeros(model.dim), []
-    with width("float64"):
-        problem = model.problem("float64", theta)
-        slope = jax.jit(jax.grad(lambda at, rows: model.loss.minibatch(problem, at, rows)))
-        for number, rows in enumerate(batches[:steps]):
-            theta = theta - step * np.asarray(slope(theta, jax.tree.map(lambda leaf, chosen=rows: leaf[chosen], problem.data)))
-            if number % 10 == 9:
-                kept.append(theta)
-    return np.array(kept)
+    return steps_by_hand(model, batches[:steps])
 
 
 @pytest.mark.parametrize(("family", "columns", "batch_size"), CASES)

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import pytest
 from battery import SIGMAS, covariance_scores
-from helpers import regression_data
+from helpers import regression_data, steps_by_hand
 from test_checkpoint import same, whole_and_resumed
 from test_stationary_law import DETECTABLE, length_for
 
@@ -129,7 +129,7 @@ def positions(run, keeps=60, chain=0):
     return np.concatenate(kept)
 
 
-def by_hand(model, steps=600, step=1e-2, batch_size=3):
+def by_hand(model, steps=600, batch_size=3):
     """The same steps in NumPy, on rows found by their numbers; of a block what is left of ten steps is not used."""
     run = run_of(model)
     source, length = run.chains[0].source, run.block_steps
@@ -139,15 +139,7 @@ def by_hand(model, steps=600, step=1e-2, batch_size=3):
         order = np.asarray(numbers.order(block // numbers.lasting(length)).data)[: model.n_data]
         batches += [order[(start + np.arange(batch_size)) % model.n_data] for start in source.draw(length)[:used]]
     assert block >= 2 * numbers.lasting(length), "too short to see three orders"
-    theta, kept = np.zeros(model.dim), []
-    with width("float64"):
-        problem = model.problem("float64", theta)
-        slope = jax.jit(jax.grad(lambda at, rows: model.loss.minibatch(problem, at, rows)))
-        for number, rows in enumerate(batches[:steps]):
-            theta = theta - step * np.asarray(slope(theta, jax.tree.map(lambda leaf, chosen=rows: leaf[chosen], problem.data)))
-            if number % 10 == 9:
-                kept.append(theta)
-    return np.array(kept)
+    return steps_by_hand(model, batches[:steps])
 
 
 @pytest.mark.usefixtures("small_data_too")

@@ -2,9 +2,9 @@
 
 Rows drawn one by one from data beyond the processor's caches cost more to find than to compute with. A slice that starts anywhere
 and wraps around has the same first two moments as S distinct rows, averaged over orders; given one order its covariance is
-off by a relative √(2S/N) at most. T steps see T·S/(PASSES·N) orders, which leaves √(2·PASSES/T) of that: far less than the
-Monte-Carlo error √(2τ/T) of a covariance, for chains tuned to the posterior forget within τ ≈ N/(2S) steps or more, and
-`worthwhile` asks for N/S of 512.
+off by a relative √(2S/N) at most. T steps see T·S/(PASSES·N) orders, whose mean is off by √(2·PASSES/T). The Monte-Carlo error of
+a covariance from one chain is √(2τ/T), and chains tuned to the posterior forget within τ ≈ N/(2S) steps: 256 or more, because
+`worthwhile` asks for N/S of 512. Chains share the orders, so that with 32 of them the two are about equal.
 """
 
 from __future__ import annotations
