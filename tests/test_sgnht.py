@@ -137,7 +137,7 @@ def test_doubled_noise_is_noticed():
     """Negative control: gradient noise of twice the variance."""
     model, curvature = quadratic()
     automatic = float(orn.SGNHT().tune(curvature, 20).preconditioner) / curvature.n_data
-    posterior = run(model, curvature, orn.SGNHT(5.0 * automatic), 20)
+    posterior = run(model, curvature, orn.SGNHT(5.0 * automatic), 20, draws=1200)  # z of 10 to 12 over eight seeds
     assert_not_law(posterior, orn.SGNHT(5.0 * automatic).tune(curvature, 10).predict(curvature).covariance)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from ornstein.derivatives import Autodiff
 from ornstein.diagnostics import thresholds
 from ornstein.diagnostics.finding import Finding, graded, skipped
-from ornstein.diagnostics.subject import ABSENT, DRAWS_LOOKED_AT, Law, Subject
+from ornstein.diagnostics.subject import ABSENT, Law, Subject
 from ornstein.dynamics import matrix_root
 from ornstein.minibatch import effective_batch
 
@@ -141,7 +141,7 @@ def _iterates_kept(subject: Subject, law: Law) -> bool:
 def _places(subject: Subject, law: Law) -> Array:
     """A few places of the chain, (few, D): draws; where those are window means or were not kept, points of the iterates' law."""
     if _iterates_kept(subject, law):
-        return subject.some_draws(DRAWS_LOOKED_AT)
+        return subject.some_draws(subject.draws_looked_at)
     generator = np.random.default_rng(np.random.SeedSequence(subject.seed, spawn_key=(1, 13)))
-    normals, root = generator.standard_normal((DRAWS_LOOKED_AT, law.dimension)), matrix_root(law.spread)
+    normals, root = generator.standard_normal((subject.draws_looked_at, law.dimension)), matrix_root(law.spread)
     return law.curvature.mode + (normals * root if root.ndim == 1 else normals @ root.T)

@@ -26,7 +26,8 @@ Array = np.ndarray
 # Passes over all data that a check may take, as a share of those that sampling took, or as many as look at so many rows; and
 # their least and largest number.
 SHARE_OF_PASSES, ROWS, FEWEST_PASSES, MOST_PASSES = 0.01, 1e6, 64, 400
-DRAWS_LOOKED_AT = 8
+# Draws at which the gradients of all rows are looked at: as many as make ROWS rows, but no fewer and no more.
+FEWEST_DRAWS, MOST_DRAWS = 8, 100
 # Beyond so many parameters what costs D³ or D² numbers per row is left out, or done on diagonals.
 LARGE = 200
 ABSENT = "it needs the model, which a saved file does not hold: check(model=…)"
@@ -111,12 +112,18 @@ class Subject:
         taken = settings.get("passes", settings.get("steps", 0) * settings.get("batch_size", 0) / n_data)
         return int(np.clip(max(SHARE_OF_PASSES * taken, ROWS / n_data), FEWEST_PASSES, MOST_PASSES))
 
+    @property
+    def draws_looked_at(self) -> int:
+        """At how many draws the gradients of all rows may be looked at: where noise is rare and large, at few it is not met."""
+        assert self.model is not None
+        return int(np.clip(ROWS / self.model.n_data, FEWEST_DRAWS, MOST_DRAWS))
+
     @cached_property
     def gradients_at_draws(self) -> list[tuple[Array, Array, Array]]:
         """A few draws, each with the mean and second moment of the per-example gradients there."""
         assert self.model is not None
         derivatives = self.model.closed_form() or Autodiff(self.model)
-        return [(draw, *derivatives.gradient_moments(draw)) for draw in self.some_draws(DRAWS_LOOKED_AT)]
+        return [(draw, *derivatives.gradient_moments(draw)) for draw in self.some_draws(self.draws_looked_at)]
 
     @property
     def no_chains(self) -> str:
