@@ -12,7 +12,9 @@ from jax.errors import JaxRuntimeError
 
 import ornstein as orn
 from ornstein import engine, loop
+from ornstein.compiled import WIDE, known_options
 from ornstein.engine import Run
+from ornstein.minibatch import IndexSource
 from ornstein.precision import width
 
 ROWS = 20_000
@@ -28,11 +30,11 @@ def model_of(family, columns):
     return orn.glm(X, y[family], family, weights=rng.uniform(0.5, 1.5, ROWS), offset=rng.normal(size=ROWS) / 10)
 
 
-def run_of(model, batch_size, step=1e-2):
+def run_of(model, batch_size, step=1e-2, chains=1, window=1):
     with width("float64"):
         problem = model.problem("float64", np.zeros(model.dim))
-    dynamics = orn.Dynamics(np.asarray(step), batch_size)
-    return Run(model.loss, problem, dynamics, model.n_data, np.zeros((1, model.dim)), seed=3, dtype="float64")
+    dynamics = orn.Dynamics(np.asarray(step), batch_size, window=window)
+    return Run(model.loss, problem, dynamics, model.n_data, np.zeros((chains, model.dim)), seed=3, dtype="float64")
 
 
 def positions(run, keeps=3):
@@ -41,10 +43,14 @@ def positions(run, keeps=3):
     return np.concatenate(kept)
 
 
+def index_source(model, batch_size):
+    """The minibatches of the chain of `run_of` as indices."""
+    return IndexSource("replacement", model.n_data, batch_size, run_of(model, batch_size).chains[0].source.generator)
+
+
 def by_hand(model, batch_size, steps=30):
     """The same steps in NumPy, from the model's gradient of one minibatch; of a block what is left of ten steps is not used."""
-    source = run_of(model, batch_size).chains[0].source
-    source.memory = None
+    source = index_source(model, batch_size)
     length = engine.block_length(batch_size, model.dim)
     batches = np.concatenate([source.draw(length)[: length - length % 10] for _ in range(-(-steps // (length - length % 10)))])
     return steps_by_hand(model, batches[:steps])
@@ -70,8 +76,29 @@ def test_blocks_that_are_drawn_ahead_leave_those_in_use_alone(monkeypatch):
     assert np.abs(positions(run_of(model, 500), 40) - truth).max() < ROUNDING * np.abs(truth).max()
 
 
-def test_a_larger_step_is_left_to_several_cores():
-    assert not run_of(model_of("gaussian", 30), 10_000).program.one_kernel
+@pytest.mark.parametrize("batch_size", [3, 700])
+@pytest.mark.parametrize("stride", [1, 7, 400])
+def test_rows_drawn_inside_are_those_drawn_outside_and_all_positions_are_summed(batch_size, stride):
+    """Strides within one portion of rows and over many of them, portions of many minibatches and of one."""
+    model = model_of("gaussian", 5)
+    inside, outside = (run_of(model, batch_size, window=stride + 1) for _ in range(2))
+    assert inside.program.drawn.steps == max(1, 1024 // batch_size)
+    outside.program, outside.chains[0].source = replace(outside.program, drawn=None), index_source(model, batch_size)
+    kept = {}
+    for name, run, every in [("inside", inside, stride), ("outside", outside, 1)]:
+        kept[name] = []
+        run.advance(800 // stride * stride // every, every, lambda chain, values, name=name: kept[name].append(values))
+    found, truth = (np.concatenate([part.positions for part in kept[name]]) for name in ("inside", "outside"))
+    assert np.abs(found - truth[stride - 1 :: stride]).max() < ROUNDING * np.abs(truth).max()
+    sums = truth.reshape(-1, stride, model.dim).sum(axis=1)
+    assert np.abs(np.concatenate([part.sums for part in kept["inside"]]) - sums).max() < ROUNDING * np.abs(sums).max()
+
+
+def test_a_larger_step_is_left_to_several_cores_unless_each_has_a_chain(monkeypatch):
+    model = model_of("gaussian", 30)
+    monkeypatch.setattr(engine.os, "cpu_count", lambda: 2)
+    assert not run_of(model, 10_000).program.one_kernel
+    assert run_of(model, 10_000, chains=2).program.one_kernel
 
 
 @pytest.mark.parametrize("one_kernel", [True, False])
@@ -118,9 +145,5 @@ class TestWhereOneKernelCannotBe:
         with pytest.raises(JaxRuntimeError, match="RESOURCE_EXHAUSTED"):
             positions(run_of(model_of("bernoulli", 5), 50))
 
-    def test_without_the_option_there_is_none(self, monkeypatch):
-        def unknown(*_, **__):
-            raise JaxRuntimeError("INVALID_ARGUMENT: No such compile option")
-
-        monkeypatch.setattr(loop.jax, "jit", unknown)
-        assert loop._one_kernel_options.__wrapped__() == {}
+    def test_an_option_that_is_not_known_is_left_out(self):
+        assert known_options(**WIDE, xla_no_such_option=1) == WIDE

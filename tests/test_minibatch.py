@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations, permutations, product
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -10,14 +11,17 @@ import scipy.stats
 from helpers import all_minibatches
 
 import ornstein as orn
+from ornstein import minibatch
 from ornstein.minibatch import (
     SCHEMES,
     IndexSource,
+    SeedSource,
     checked_batch_size,
     checked_scheme,
     effective_batch,
     noise_factor,
 )
+from ornstein.uniform import fill
 
 N, S = 5, 2
 
@@ -46,7 +50,9 @@ def enumerated(scheme):
     """All minibatches that the source itself can give for N = 5, S = 2, equally likely."""
     if scheme == "replacement":
         batches = list(product(range(N), repeat=S))
-        return IndexSource(scheme, N, S, Everything(integers=batches)).draw(len(batches))
+        every = np.array(batches, dtype=np.int32).reshape(-1)
+        with mock.patch.object(minibatch, "fill", lambda out, seed, below: np.copyto(out, every)):
+            return source(scheme, N, S).draw(len(batches))
     orders = list(permutations(range(N)))
     if scheme == "without-replacement":
         return IndexSource(scheme, N, S, Everything(orders=orders)).draw(len(orders))
@@ -166,11 +172,25 @@ def test_a_stream_goes_on_from_its_state(scheme, n_data, batch_size):
     assert np.array_equal(other.draw(11), after)
 
 
-@pytest.mark.parametrize("scheme", ["replacement", "slices"])
-def test_a_stream_does_not_depend_on_how_it_is_cut_into_blocks(scheme):
-    stream = source(scheme, 50, 5)
+def test_slices_do_not_depend_on_how_they_are_cut_into_blocks():
+    stream = source("slices", 50, 5)
     pieces = np.concatenate([stream.draw(count) for count in (17, 30, 17)])
-    assert np.array_equal(pieces, source(scheme, 50, 5).draw(64))
+    assert np.array_equal(pieces, source("slices", 50, 5).draw(64))
+
+
+def test_a_seed_stands_for_as_many_minibatches_as_are_wanted():
+    drawn = source("replacement", 50, 5).draw(64)
+    assert np.array_equal(drawn[:17], source("replacement", 50, 5).draw(17))
+    out, seeds = np.empty(64 * 5, dtype=np.int32), SeedSource(np.random.Generator(np.random.SFC64(0)))
+    fill(out, seeds.draw(64), 50)
+    assert np.array_equal(drawn.reshape(-1), out)
+
+
+def test_seeds_go_on_from_their_state():
+    seeds, other = (SeedSource(np.random.Generator(np.random.SFC64(number))) for number in range(2))
+    first, state = seeds.draw(1), seeds.state()
+    other.restore(state)
+    assert np.array_equal(other.draw(5), seeds.draw(5)) and not np.array_equal(first, other.draw(1))
 
 
 @pytest.mark.parametrize("name", ["epoch", "epochs", "reshuffled", "Reshuffled epochs", "shuffle", "reshuffled_epochs"])

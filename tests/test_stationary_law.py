@@ -15,6 +15,7 @@ from battery import SIGMAS, covariance_scores
 from helpers import regression_data, relative
 
 import ornstein as orn
+from ornstein import engine
 from ornstein.minibatch import IndexSource
 from ornstein.theory import covariance_standard_error
 
@@ -160,6 +161,7 @@ class TestControls:
             return np.concatenate(orders).reshape(-1, self.batch_size)[:steps].astype(np.int32)
 
         monkeypatch.setattr(IndexSource, "draw", epochs)
+        monkeypatch.setattr(engine, "_drawn", lambda *_: None)
         post = long_run(tuned(100))
         assert_noticed(post, post.prediction.covariance)
         # Within an epoch the noise cancels: the law is far too narrow, whatever was tuned.

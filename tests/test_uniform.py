@@ -1,25 +1,28 @@
-"""Uniform integers: the words of SplitMix64, Lemire's method on their halves, and the law that results."""
+"""Uniform integers: the words of SplitMix64, how they fall on the integers, and the law that results, inside a loop as outside."""
 
 from __future__ import annotations
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
 
-from ornstein.precision import double
-from ornstein.uniform import FEW, UniformIntegers, _words
+from ornstein.precision import width
+from ornstein.uniform import FEW, LANES, fill, filled, integers, new_seed, room, words
 
 MASK = 2**64 - 1
+BOUNDS = [1, 2, 5, 4898, 245_057, 3 * 2**29, 2**31 - 1]
 LEVEL = 1e-4  # of every chi-square test, with a fixed seed: right integers fail once in 10⁴ seeds
 
 
-def generator(seed=3):
-    return np.random.Generator(np.random.SFC64(seed))
+def seed_of(number=3):
+    return new_seed(np.random.Generator(np.random.SFC64(number)))
 
 
-def filled(below, length, seed=3):
+def host(below, length, seed=3):
     out = np.empty(length, dtype=np.int32)
-    UniformIntegers(below).fill(generator(seed), out)
+    fill(out, seed_of(seed), below)
     return out
 
 
@@ -32,11 +35,15 @@ def split_mix(state):
         yield word ^ (word >> 31)
 
 
+def by_hand(below, length, seed=3):
+    """⌊w·below / 2⁶⁴⌋ in whole numbers of any size."""
+    high, low = seed_of(seed).tolist()
+    return np.array([word * below >> 64 for _, word in zip(range(length), split_mix(high * 2**32 + low), strict=False)])
+
+
 def test_the_words_are_those_that_others_get_from_the_same_seed():
     """The first five words from seed 1234567, as other implementations have them."""
-    with double():
-        words = np.asarray(_words(np.uint64(1234567), 5))
-    assert words.tolist() == [
+    assert words(np.uint64(1234567), np.arange(5, dtype=np.uint64)).tolist() == [
         6457827717110365317,
         3203168211198807973,
         9817491932198370423,
@@ -45,39 +52,49 @@ def test_the_words_are_those_that_others_get_from_the_same_seed():
     ]
 
 
-@pytest.mark.parametrize("below", [1, 2, 5, 4898, 245_057, 3 * 2**29, 2**31 - 1])
-def test_number_for_number_by_lemires_method(below):
-    """In whole numbers of any size; with 3·2²⁹ one half in four is rejected and drawn anew."""
-    length, ours = FEW + 1, generator()
-    out = filled(below, length)
-    words = split_mix(int(ours.integers(0, 2**64, dtype=np.uint64)))
-    halves = [half for _, word in zip(range(length // 2 + 1), words, strict=False) for half in (word & (2**32 - 1), word >> 32)]
-    products = [half * below for half in halves[:length]]
-    rejected = np.array([product % 2**32 < 2**32 % below for product in products])
-    wanted = np.array([product >> 32 for product in products])
-    wanted[rejected] = ours.integers(0, below, rejected.sum(), dtype=np.int32)
-    assert np.array_equal(out, wanted)
-    if below == 3 * 2**29:
-        assert rejected.mean() == pytest.approx(0.25, abs=5 * np.sqrt(0.25 * 0.75 / length))
+@pytest.mark.parametrize("below", BOUNDS)
+def test_every_integer_has_its_share_of_the_words(below, monkeypatch):
+    """Exactly: the words of value v are those from ⌈v·2⁶⁴/below⌉ on. So all have the same number of words, give or take one."""
+    rng = np.random.default_rng(below)
+    values = sorted({0, below - 1, *rng.integers(0, below, 50).tolist()})
+    firsts = [-(-value * 2**64 // below) for value in values]
+    edges = [word for first in firsts for word in (first, first - 1) if word >= 0]
+    monkeypatch.setattr("ornstein.uniform.words", lambda seed, numbers: np.array(edges, dtype=np.uint64))
+    found = integers(seed_of(), np.arange(len(edges), dtype=np.uint64), np.uint64(below))
+    wanted = [place for value, first in zip(values, firsts, strict=True) for place in (value, value - 1)[: 1 + (first > 0)]]
+    assert found.tolist() == wanted
+
+
+@pytest.mark.parametrize("below", BOUNDS)
+@pytest.mark.parametrize("length", [1, FEW + 1])
+def test_number_for_number(below, length):
+    assert np.array_equal(host(below, length), by_hand(below, length))
 
 
 @pytest.mark.parametrize("length", [0, 1, FEW, FEW + 1, 2**17, 2**17 + 1])
-def test_every_length_is_filled_and_a_few_come_from_numpy(length):
-    out = filled(100, length)
-    assert out.size == length and np.all((out >= 0) & (out < 100))
-    if length <= FEW:
-        assert np.array_equal(out, generator().integers(0, 100, length, dtype=np.int32))
+def test_every_length_is_the_beginning_of_one_stream(length):
+    assert np.array_equal(host(100, length), host(100, 2**18)[:length])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("first", "count"), [(0, 1), (0, LANES), (5, LANES + 1), (1000, 300), (2**20, 7)])
+def test_inside_a_loop_they_are_the_same_and_those_behind_them_are_left_alone(dtype, first, count):
+    with width(dtype):
+        memory = jnp.full(room(count) + LANES, -1, dtype=np.int32)
+        inside = np.asarray(jax.jit(filled, static_argnums=4)(memory, seed_of(), first, count, 4898))
+    assert np.array_equal(inside[:count], host(4898, first + count)[first:])
+    assert np.all(inside[room(count) :] == -1)
 
 
 @pytest.mark.parametrize("below", [7, 1000, 3 * 2**29])
 def test_single_integers_and_pairs_are_uniform(below):
     """2²⁰ of them in 1000 classes or fewer: classes that are 1.5 % too likely and too rare by turns are found in 9 of 10 seeds."""
-    out = filled(below, 2**20).astype(np.int64)
+    out = host(below, 2**20).astype(np.int64)
     classes = min(below, 1000)
     single = out * classes // below
     assert scipy.stats.chisquare(np.bincount(single, minlength=classes), _expected(below, classes, out.size)).pvalue > LEVEL
     few = out * min(below, 30) // below
-    for apart in (1, 2, 10, 2**19):  # neighbours are halves of one word
+    for apart in (1, 2, 10, 2**19):
         pairs = few[:-apart] * 30 + few[apart:]
         counts = np.bincount(pairs, minlength=900)
         share = _expected(below, min(below, 30), 1.0)
@@ -93,18 +110,18 @@ def _expected(below, classes, total):
     return np.diff(edges) / below * total
 
 
-def test_halves_that_are_not_rejected_would_be_seen():
-    """The negative control: without the rejection, values below 3·2²⁹ that are 2 modulo 3 come half as often as the others."""
-    halves = generator().integers(0, 2**32, 2**20, dtype=np.uint64)
+def test_words_of_32_bits_would_be_seen():
+    """The negative control: from half of a word, values below 3·2²⁹ that are 2 modulo 3 come half as often as the others."""
+    halves = np.random.default_rng(3).integers(0, 2**32, 2**20, dtype=np.uint64)
     raw = (halves * np.uint64(3 * 2**29) >> np.uint64(32)).astype(np.int64)
     assert scipy.stats.chisquare(np.bincount(raw % 3)).pvalue < 1e-10
-    assert scipy.stats.chisquare(np.bincount(filled(3 * 2**29, 2**20) % 3)).pvalue > LEVEL
+    assert scipy.stats.chisquare(np.bincount(host(3 * 2**29, 2**20) % 3)).pvalue > LEVEL
 
 
-def test_one_source_gives_other_integers_every_time_and_equal_ones_from_equal_states():
-    source, one = UniformIntegers(1000), generator()
-    first, second = np.empty((2, 2**16), dtype=np.int32)
-    source.fill(one, first)
-    source.fill(one, second)
-    assert abs(np.corrcoef(first, second)[0, 1]) < 5 / np.sqrt(2**16)
-    assert np.array_equal(filled(1000, 2**16), first)
+def test_neighbouring_seeds_give_unrelated_integers():
+    one = np.array([0, 1], dtype=np.uint32)
+    streams = np.empty((3, 2**16), dtype=np.int32)
+    for number, out in enumerate(streams):
+        fill(out, one + np.uint32(number), 1000)
+    correlations = np.corrcoef(streams)[np.triu_indices(3, 1)]
+    assert np.all(np.abs(correlations) < 5 / np.sqrt(2**16))

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 import ornstein as orn
-from ornstein import minibatch
+from ornstein import engine, minibatch
 from ornstein.baselines.laplace import laplace
 
 REFERENCES = Path(__file__).parent / "references" / "nuts.npz"
@@ -163,12 +164,8 @@ def reshuffled(model: Any, seed: int = 3) -> Any:
         orders = [source.generator.permutation(source.n_data) for _ in range(epochs)]
         return np.concatenate(orders)[: steps * source.batch_size].reshape(steps, -1).astype(np.int32)
 
-    original = minibatch.IndexSource.draw
-    minibatch.IndexSource.draw = draw
-    try:
+    with mock.patch.object(minibatch.IndexSource, "draw", draw), mock.patch.object(engine, "_drawn", lambda *_: None):
         return sampled(orn.ConstantSGD("full"))(model, seed)
-    finally:
-        minibatch.IndexSource.draw = original
 
 
 def approximated(model: Any, seed: int = 3) -> Any:

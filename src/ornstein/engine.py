@@ -1,7 +1,7 @@
-"""Runs a kernel on a model: host-drawn randomness, a compiled loop, chains on threads. Knows nothing of theory.
+"""Runs a kernel on a model: randomness by the block, a compiled loop, chains on threads. Knows nothing of theory.
 
-Randomness is drawn in blocks on the host, where it costs nanoseconds instead of the microsecond that a step would spend on it
-inside the loop, and helpers draw the next block while the current one runs (loop.py).
+Randomness comes in blocks: a seed where the loop draws the rows of minibatches itself, in a fraction of a nanosecond each
+(uniform.py); else indices, and always normals, drawn on the host by helpers while the block before runs.
 
 A chain's whole state is a plain tree of arrays (`Chain.state`): position, velocity, counters, generators and minibatch source.
 Threads always take the chain that is furthest behind: whenever a run is stopped, all chains have come about equally far.
@@ -23,8 +23,8 @@ from jax.errors import JaxRuntimeError
 
 from ornstein.double_buffer import DoubleBuffer
 from ornstein.errors import DivergenceError
-from ornstein.loop import Program, kept_memory, run_block
-from ornstein.minibatch import IndexSource, SliceSource, generator_from_state, generator_state
+from ornstein.loop import Drawn, Program, kept_memory, run_block
+from ornstein.minibatch import IndexSource, SeedSource, SliceSource, generator_from_state, generator_state
 from ornstein.model import Loss, Problem
 from ornstein.precision import width
 from ornstein.shuffled_rows import Order, ShuffledRows, worthwhile
@@ -35,7 +35,7 @@ Array = np.ndarray
 # enough that the memory of a chain stays far below that of its data.
 BLOCK_NUMBERS = 2**20
 # Up to so many numbers in a minibatch one core takes half the processor time for a step, and not much more of the clock's, than
-# several that XLA would call together at every step; chains keep the others busy.
+# several that XLA would call together at every step. With more numbers a chain alone does better on several.
 SMALL_STEP = 2**16
 
 
@@ -53,7 +53,7 @@ class Chain:
     """One chain: its state, its randomness, and how far into the current block of randomness it is."""
 
     number: int
-    source: IndexSource | SliceSource
+    source: IndexSource | SeedSource | SliceSource
     normals: np.random.Generator
     state_arrays: dict[str, Any]
     block_steps: int
@@ -88,7 +88,8 @@ class Chain:
             if self.feed is not None:
                 now = min(now, max(1, self.feed.steps // stride))
             last = self.block_steps - self.used - now * stride < stride
-            if helpers is not None and keeps > now and last and self._ahead is None:
+            dear = self.needs_normals or not isinstance(self.source, SeedSource)
+            if helpers is not None and dear and keeps > now and last and self._ahead is None:
                 self._ahead = helpers.submit(self._drawn_block, self.step + now * stride)
             before = self.state_arrays["position"]
             self.state_arrays, carried = self._take(program, problem, arrays, now, stride)
@@ -279,9 +280,12 @@ class Run:
         steps = block_length(dynamics.batch_size, dimension)
         sliced = dynamics.scheme == "slices" and feed is None and worthwhile(problem.data, dynamics.batch_size)
         slice_rows = dynamics.batch_size if sliced else 0
-        # A slice comes as fast as one core can use it; rows that must be found come faster to several.
-        small = loss.elementary and (sliced or dynamics.batch_size * dimension <= SMALL_STEP)
-        self.program = Program(loss, kernel, dynamics.window > 1, kept_rows(steps, dimension), slice_rows, small)
+        # A slice comes as fast as one core can use it; rows that must be found come faster to several, unless those have chains
+        # of their own.
+        every_core = len(starts) >= (os.cpu_count() or 1)
+        small = loss.elementary and (sliced or every_core or dynamics.batch_size * dimension <= SMALL_STEP)
+        drawn = _drawn(dynamics, n_data) if small and feed is None else None
+        self.program = Program(loss, kernel, dynamics.window > 1, kept_rows(steps, dimension), slice_rows, drawn, small)
         self._compiling, self._compiled = threading.Lock(), False
         self.problem, self.dtype, self.block_steps = problem, dtype, steps
         with width(dtype):
@@ -291,7 +295,7 @@ class Run:
         self.chains = [
             Chain(
                 number,
-                _source(dynamics, n_data, np.random.Generator(np.random.SFC64(rows)), shuffled),
+                _source(dynamics, n_data, np.random.Generator(np.random.SFC64(rows)), shuffled, drawn),
                 np.random.Generator(np.random.SFC64(normals)),
                 state,
                 steps,
@@ -395,11 +399,18 @@ class Run:
 
 
 def _source(
-    dynamics: Any, n_data: int, generator: np.random.Generator, shuffled: ShuffledRows | None
-) -> IndexSource | SliceSource:
+    dynamics: Any, n_data: int, generator: np.random.Generator, shuffled: ShuffledRows | None, drawn: Drawn | None
+) -> IndexSource | SeedSource | SliceSource:
     if shuffled is not None:
         return SliceSource(shuffled, generator)
+    if drawn is not None:
+        return SeedSource(generator)
     return IndexSource(dynamics.scheme, n_data, dynamics.batch_size, generator, memory=DoubleBuffer())
+
+
+def _drawn(dynamics: Any, n_data: int) -> Drawn | None:
+    """How the loop draws the rows itself, where each is drawn for itself."""
+    return Drawn(dynamics.batch_size, n_data) if dynamics.scheme == "replacement" else None
 
 
 def _first_error(futures: Sequence[Future[None]]) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ornstein.double_buffer import DoubleBuffer
 from ornstein.errors import InputError
 from ornstein.shuffled_rows import Order, ShuffledRows
-from ornstein.uniform import UniformIntegers
+from ornstein.uniform import fill, new_seed
 
 SCHEMES = ("replacement", "without-replacement", "slices")
 _EPOCHS = ("epoch", "epochs", "reshuffle", "reshuffled", "reshuffled-epochs", "shuffle", "shuffled")
@@ -104,9 +104,6 @@ class IndexSource:
     used: int = 0
     memory: DoubleBuffer | None = None  # where given, what is drawn stays there until the draw after the next
 
-    def __post_init__(self) -> None:
-        self._integers = UniformIntegers(self.n_data)
-
     def draw(self, steps: int) -> NDArray[np.int32]:
         """Indices of the next `steps` minibatches, shape (steps, S)."""
         if self.scheme == "replacement":
@@ -116,10 +113,10 @@ class IndexSource:
         return self._slices(steps)
 
     def _independent(self, steps: int) -> NDArray[np.int32]:
-        """Every row of every minibatch for itself."""
+        """Every row of every minibatch for itself; the same ones that a loop draws from the seed of a `SeedSource`."""
         shape = (steps, self.batch_size)
         rows = np.empty(shape, dtype=np.int32) if self.memory is None else self.memory.array(shape, np.int32)
-        self._integers.fill(self.generator, rows.reshape(-1))
+        fill(rows.reshape(-1), new_seed(self.generator), self.n_data)
         return rows
 
     def _distinct(self, steps: int) -> NDArray[np.int32]:
@@ -162,6 +159,23 @@ class IndexSource:
         self.generator = generator_from_state({"words": state["words"], "half": state["half"]})
         self.permutation = np.asarray(state["permutation"], dtype=np.int32) if state["permutation"].size else None
         self.used = int(np.asarray(state["used"], dtype=np.int64))
+
+
+@dataclass
+class SeedSource:
+    """A stream of minibatches with replacement as seeds, from which the compiled loop draws the rows itself."""
+
+    generator: np.random.Generator
+
+    def draw(self, steps: int) -> NDArray[np.uint32]:
+        """What stands for the next `steps` minibatches, or any other number of them."""
+        return new_seed(self.generator)
+
+    def state(self) -> dict[str, NDArray[np.uint64]]:
+        return generator_state(self.generator)
+
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        self.generator = generator_from_state(state)
 
 
 @dataclass
