@@ -4,22 +4,31 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks import compiled_loop, peers
 from benchmarks.steps import Stepper, interleaved, ornstein_steps
 from benchmarks.tasks import TASKS, Task
+from ornstein.shuffled_rows import worthwhile
 
 EVERY_CORE = "a C++ loop on every core"
 ROUNDS = 15  # of a tenth of a second
-FORMS = ("scalar", "slices", "diagonal", "full", "SGLD", "IASG")
+FORMS = ("scalar", "scalar, slices", "diagonal", "full", "SGLD", "SGLD, slices", "IASG")
+
+
+def forms(task: Task) -> list[str]:
+    """Those that make sense: no whole matrix of thousands of parameters, and slices of large data alone."""
+    left_out = {"full"} if task.columns * task.classes > 2000 else set()
+    if not worthwhile(np.broadcast_to(np.float32(0.0), (task.rows, task.columns)), task.batch_size):
+        left_out |= {form for form in FORMS if "slices" in form}
+    return [form for form in FORMS if form not in left_out]
 
 
 def competitors(task: Task, with_peers: bool = True) -> tuple[dict[str, Stepper], list[str]]:
     """Everyone who runs this task, and who is missing."""
-    wide = task.columns * task.classes > 2000
-    everyone = {f"ornstein {form}": ornstein_steps(task, form) for form in FORMS if not (wide and form == "full")}
+    everyone = {f"ornstein {form}": ornstein_steps(task, form) for form in forms(task)}
     missing = []
     if compiled_loop.available():
         everyone["C++ loop, scalar"] = compiled_loop.compiled_steps(task)
@@ -63,7 +72,7 @@ def chains_section(console: Console, prefix: str = "T", counts: tuple[int, ...] 
         if compiled_loop.available():
             one = compiled_loop.compiled_steps(task)
             steppers |= {"one C++ loop": one, EVERY_CORE: compiled_loop.on_every_core(task)}
-        result = interleaved(steppers, seconds=0.2)
+        result = interleaved(steppers, seconds=0.1, rounds=ROUNDS)
         gains[task.name] = {name: result["1 chains"] / result[name] for name in steppers if name.endswith("chains")}
         if EVERY_CORE in result:
             gains[task.name][EVERY_CORE] = result["one C++ loop"] / result[EVERY_CORE]

@@ -22,7 +22,6 @@ def guard(console: Console, store: bool = False) -> None:
     found: Ratios = {}
     for task in TASKS[:3]:
         everyone, _ = competitors(task, with_peers=False)
-        everyone.pop("ornstein slices")  # is for large data
         result = interleaved(everyone, seconds=0.1, rounds=6)
         show(console, task, result)
         found[task.name] = {

@@ -34,7 +34,7 @@ def ornstein_steps(task: Task, form: str, chains: int = 1) -> Stepper:
 
 
 def engine_steps(model: orn.Model, form: str, batch_size: int, chains: int = 1) -> Stepper:
-    """The engine itself, randomness included: what `orn.sample` spends per step."""
+    """The engine itself, randomness included: what `orn.sample` spends per step; steps of all chains count."""
     curvature = _curvature(model)
     small = 1e-4
     steps = {
@@ -42,17 +42,18 @@ def engine_steps(model: orn.Model, form: str, batch_size: int, chains: int = 1) 
         "diagonal": np.full(model.dim, small),
         "full": small * np.eye(model.dim) if model.dim <= 2000 else np.full(model.dim, small),
     }
-    injected = np.full(model.dim, small**2) if form == "SGLD" else None
-    window = 100 if form == "IASG" else 1
-    scheme = "slices" if form == "slices" else "replacement"
-    dynamics = orn.Dynamics(steps.get(form, steps["scalar"]), batch_size, scheme, injected=injected, window=window)
+    kind, _, sliced = form.partition(", ")
+    injected = np.full(model.dim, small**2) if kind == "SGLD" else None
+    window = 100 if kind == "IASG" else 1
+    scheme = sliced or "replacement"
+    dynamics = orn.Dynamics(steps.get(kind, steps["scalar"]), batch_size, scheme, injected=injected, window=window)
     with width("float32"):
         problem = model.problem("float32", curvature.mode)
     run = Run(model.loss, problem, dynamics, model.n_data, np.zeros((chains, model.dim)), seed=0)
     stride = max(1, min(100, run.block_steps))
 
     def timed(count: int) -> float:
-        keeps = max(1, count // stride)
+        keeps = max(1, count // (stride * chains))
         started = time.perf_counter()
         run.advance(keeps, stride, lambda chain, kept: None)
         return (time.perf_counter() - started) * count / (keeps * stride * chains)
