@@ -4,7 +4,7 @@ python -m benchmarks                     every section, kept in benchmarks/resul
 python -m benchmarks --only posterior    one section (steps, chains, startup, posterior, growth)
 python -m benchmarks --page              the page and its plots from the results kept, nothing is run
 python -m benchmarks --task T3           one task of the steps, printed only
-python -m benchmarks --only chains --task T3   one task of the chains, those of the others are kept
+python -m benchmarks --only chains --task T3   one task of the chains (or the steps), those of the others are kept
 python -m benchmarks --quick             the guard: T1 and T2 against the stored ratios, alert at 1.5×
 python -m benchmarks --quick --only growth     a section in small, printed only
 """
@@ -28,12 +28,12 @@ from benchmarks.time_to_posterior import posterior_section
 
 def run(section: str, console: Console, given: argparse.Namespace) -> Any:
     """One section's numbers, shown as they come."""
+    before = (load(section) or {}).get("result", {}) if given.task else {}
     if section == "steps":
-        return steps_section(console, given.task or ("T1" if given.quick else "T"))
+        found = steps_section(console, given.task or ("T1" if given.quick else "T"))
+        return {**found, "steps": {**before.get("steps", {}), **found["steps"]}}
     if section == "chains":
-        found = chains_section(console, given.task or "T")
-        before = load("chains") if given.task else None
-        return {**before["result"], **found} if before else found
+        return {**before, **chains_section(console, given.task or "T")}
     if section == "startup":
         start = startup_times(1 if given.quick else 3)
         console.print(", ".join(f"{what} {seconds:.2f} s" for what, seconds in start.items()))
@@ -45,8 +45,8 @@ def run(section: str, console: Console, given: argparse.Namespace) -> Any:
             console, min(given.limit, 15.0), ("wine",), given.data_dir, roads=["ornstein", "Newton + Laplace"]
         )
     found = posterior_section(console, given.limit, tuple(given.problem), given.data_dir)
-    before = (load("posterior") or {"result": {"problems": {}}})["result"]["problems"]
-    kept = {name: part for name, part in before.items() if name not in given.problem}
+    others = (load("posterior") or {"result": {"problems": {}}})["result"]["problems"]
+    kept = {name: part for name, part in others.items() if name not in given.problem}
     return {**found, "problems": {**kept, **found["problems"]}}
 
 
@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--page", action="store_true", help="write the page from what is stored")
     parser.add_argument("--quick", action="store_true", help="the regression guard, or a section in small")
     parser.add_argument("--store", action="store_true", help="with --quick: store the ratios found")
-    parser.add_argument("--task", help="only tasks whose name starts with this; steps are printed only")
+    parser.add_argument("--task", help="only tasks whose name starts with this; without --only they are printed only")
     parser.add_argument(
         "--limit", type=float, default=60.0, help="seconds for each road to a posterior (covertype five times that)"
     )
@@ -72,7 +72,7 @@ def main() -> None:
     if given.page:
         write_page()
         return
-    printed_only = given.quick or (given.task and given.only != ["chains"])
+    printed_only = given.quick or (given.task and not given.only)
     for section in given.only or (["steps"] if given.task else SECTIONS):
         result = run(section, console, given)
         if not printed_only:

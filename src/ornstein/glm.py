@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from ornstein import tables
 from ornstein.errors import InputError
@@ -54,8 +55,11 @@ class Likelihood:
         if isinstance(x, dict):
             values = x["values"] if coef.ndim == 1 else x["values"][:, None]
             linear = jnp.sum(values * coef[x["columns"]], axis=0)
-        else:
+        elif coef.ndim == 1:
             linear = x @ coef
+        else:
+            # Rows of classes, not columns: the products with few of them take half the time, if XLA is kept from undoing it.
+            linear = (lax.optimization_barrier(coef.T) @ x.T).T
         if self.coef_reference:
             linear = jnp.concatenate([jnp.zeros_like(linear[..., :1]), linear], axis=-1)
         if "intercept" not in params:
@@ -75,7 +79,9 @@ class Likelihood:
             # Not yu − softplus(u), whose slope is lost to rounding at large u.
             return -_softplus((1.0 - 2.0 * y) * predictor)
         if self.family == "categorical":
-            return predictor[y] - jax.nn.logsumexp(predictor)
+            # Not predictor[y], whose slope is a scatter.
+            chosen = jnp.where(jnp.arange(predictor.shape[-1]) == y, predictor, 0.0)
+            return jnp.sum(chosen) - jax.nn.logsumexp(predictor)
         return y * predictor - jnp.exp(predictor) - jax.scipy.special.gammaln(y + 1.0)
 
     def mean(self, predictor: Array) -> Array:
