@@ -594,6 +594,45 @@ def test_full_tuning_with_the_response_at_the_posterior_is_exact(damping):
     assert relative(modes.to_theta(found), posterior) < 1e-9  # the iteration stops at 1e-11 of its last increment
 
 
+@pytest.mark.parametrize("damping", [1.0, 0.4])
+def test_the_law_that_was_tuned_for_is_recognised_without_asking_for_the_answer_of_the_noise(damping):
+    hessian, noise, respond, _ = responding_problem(seed=25)
+    n_data, batch, calls = 60, 3.0, []
+    posterior = np.linalg.inv(hessian) / n_data
+    step = theory.exact_preconditioner(hessian, noise + respond(posterior), n_data, batch, damping)
+    modes = normal_modes(hessian, step, damping)
+
+    def response(spread):
+        calls.append(1)
+        return respond(spread) / batch
+
+    found = theory.solve_modes_responding(modes, noise / batch, response, guess=(posterior, respond(posterior) / batch))
+    assert relative(modes.to_theta(found), posterior) < EXACT and not calls
+    other = 1.001 * posterior
+    found = theory.solve_modes_responding(modes, noise / batch, response, guess=(other, respond(other) / batch))
+    assert relative(modes.to_theta(found), posterior) < 1e-9 and calls
+
+
+@pytest.mark.parametrize("damping", [1.0, 0.4])
+@pytest.mark.parametrize("factor", [1.001, 1.2])
+def test_a_solution_that_is_no_covariance_is_not_taken_for_a_law(damping, factor):
+    """Beyond the bound the linear equation still has a solution, but a step makes more of it than it was."""
+    hessian, noise, respond, matrix = responding_problem(seed=26)
+    step, batch, size = step_of_kind("full", hessian), 2.0, len(hessian)
+
+    def response(spread):
+        return respond(spread) / batch
+
+    modes = normal_modes(hessian, step, damping)
+    modes = normal_modes(hessian, factor * theory.mean_square_bound(modes, response, 10_000, 1e-12) * step, damping)
+    assert modes.stable
+    across = np.kron(modes.basis.T, modes.basis.T) @ matrix @ np.kron(modes.basis, modes.basis) / batch
+    divisor = modes.divisor("discrete", diagonal=False).reshape(-1)
+    solution = np.linalg.solve(np.diag(divisor) - across, modes.gradient_noise(noise / batch).reshape(-1)).reshape(size, size)
+    guess = modes.to_theta((solution + solution.T) / 2.0)
+    assert theory.solve_modes_responding(modes, noise / batch, response, guess=(guess, response(guess))) is None
+
+
 @pytest.mark.parametrize("damping", [1.0, 0.4, 0.1])
 @pytest.mark.parametrize("kind", ["scalar", "full"])
 def test_the_mean_square_bound_is_where_the_second_moment_map_reaches_radius_one(damping, kind):

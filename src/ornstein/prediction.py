@@ -72,7 +72,9 @@ def predict(dynamics: Dynamics, curvature: Curvature, time: str = "discrete") ->
     if modes.stable and response is None:
         stationary = solve_modes(modes, constant, dynamics.injected, time)
     elif modes.stable and response is not None:
-        stationary = solve_modes_responding(modes, constant, response, dynamics.injected)
+        # What samplers are tuned for, and often are exact about.
+        guess = curvature.posterior_covariance, (curvature.effective_noise - curvature.noise) / batch
+        stationary = solve_modes_responding(modes, constant, response, dynamics.injected, guess=guess)
     if stationary is None:
         return Prediction(None, np.inf, np.inf, np.inf, False, time, curvature.approximate, None, bound)
     if dynamics.schedule is not None:

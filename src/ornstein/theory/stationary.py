@@ -116,8 +116,11 @@ def solve_modes_responding(
     injected: ArrayLike | None = None,
     tolerance: float = 1e-11,
     rounds: int = 2000,
+    guess: tuple[Array, Array] | None = None,
 ) -> Array | None:
     """Σ in the modes' coordinates when the noise is `noise + response(Σ)`, Σ ↦ E[AΣA] − AΣA; None if it grows for ever.
+
+    `guess` is a covariance of θ that may be the solution, as that which a sampler was tuned for is, and the response to it.
 
     With Y this Σ, d the divisor and K[Y] = Tᵀ response(TYTᵀ) T, it solves d∘Y − K[Y] = what the constant noise adds in a step.
     K is symmetric, and there is a stationary covariance if and only if d − K is positive. Conjugate gradients find it in half as
@@ -126,10 +129,15 @@ def solve_modes_responding(
     """
     start = solve_modes(modes, noise, injected)
     divisor = modes.divisor("discrete", diagonal=start.ndim == 1)
+    enough = tolerance**2 * float(np.sum(divisor * start * start))
+    if guess is not None and start.ndim == 2:
+        guessed, called_forth = modes.injected_noise(guess[0]), modes.gradient_noise(guess[1]) / divisor
+        error = start + called_forth - guessed
+        if float(np.sum(divisor * error * error)) <= enough and _carries_less(guessed, called_forth):
+            return guessed
     solution, residual = start, modes.gradient_noise(response(modes.to_theta(start)))
     if residual.ndim > start.ndim:
         return solve_modes_responding(modes, as_matrix(noise, modes.dimension), response, injected, tolerance, rounds)
-    enough = tolerance**2 * float(np.sum(divisor * start * start))
     direction, size = residual / divisor, float(np.sum(residual * residual / divisor))
     for _ in range(rounds):
         if size <= enough:
@@ -143,6 +151,19 @@ def solve_modes_responding(
         previous, size = size, float(np.sum(residual * residual / divisor))
         direction = residual / divisor + (size / previous) * direction
     return None
+
+
+def _carries_less(covariance: Array, called_forth: Array) -> bool:
+    """Whether Y > 0 and Y > K[Y]/d, which proves that the series Y + K[Y]/d + … ends.
+
+    K/d carries covariances into covariances, so that K[Y]/d ≤ (1−ε)Y for some ε > 0, and again and again.
+    """
+    try:
+        for matrix in (covariance, covariance - called_forth):
+            np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
 
 def mean_square_bound(modes: Modes, response: Response | None, rounds: int = 60, tolerance: float = 1e-4) -> float:
