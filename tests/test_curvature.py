@@ -156,6 +156,26 @@ class TestPasses:
         away = (found.mode - wanted.mode) / np.sqrt(np.diag(wanted.posterior_covariance))
         assert np.max(np.abs(away)) < 1e-3
 
+    def test_second_derivatives_are_taken_anew_only_where_those_at_hand_no_longer_do(self, monkeypatch):
+        """The mode is as good as with new ones at every step, and those at the mode are the last."""
+        X, y = regression_data(400, 4)
+        model = orn.glm(X, np.random.default_rng(3).poisson(np.exp(y / 3.0)), "poisson")
+        places, slopes, steps = [], [], {}
+        for name, kept in (("hessian", places), ("value_and_gradient", slopes)):
+            original = getattr(LinearPredictor, name)
+            monkeypatch.setattr(
+                LinearPredictor, name, lambda self, theta, f=original, kept=kept: kept.append(theta.copy()) or f(self, theta)
+            )
+        for good in (np.inf, mode.GOOD_STEP):  # no step is infinitely good
+            monkeypatch.setattr(mode, "GOOD_STEP", good)
+            places.clear(), slopes.clear()
+            found = orn.measure(model)
+            steps[good] = len(places)
+            assert np.array_equal(places[-1], found.mode) and np.array_equal(slopes[-1], found.mode)
+            slope = LinearPredictor.value_and_gradient(model.closed_form(), found.mode)[1] + model.scaled_prior(found.mode)[1]
+            assert model.n_data * slope @ np.linalg.solve(found.hessian, slope) < 1e-15
+        assert steps[mode.GOOD_STEP] <= steps[np.inf] - 2
+
     def test_a_part_of_the_rows_without_a_mode_is_passed_over(self, monkeypatch):
         """Every hundredth label breaks the order, and none of the part's: its classes are separable, those of all rows are not."""
         x = np.linspace(-1.0, 1.0, 4000)

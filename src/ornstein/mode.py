@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.optimize
@@ -17,6 +18,9 @@ Array = np.ndarray
 # many for each parameter. Second derivatives of all rows must be dear, and the part a small one, for that to be worth it.
 PART_ROWS, PART_ROWS_PER_PARAMETER, PART_OF = 2**14, 50, 8
 DEAR = 2**32  # products of two numbers in a pass
+NEAR, CLOSE = 0.1, 1e-5  # posterior standard deviations from the mode: where Newton's method follows, and where it does not
+SETTLED = 1e-16
+GOOD_STEP = 100.0  # a step that brings the squared distance down so far is followed by one with the same second derivatives
 
 
 def find_mode(model: Model, derivatives: Derivatives, hessian: Callable[[Array], Array] | None) -> Array:
@@ -28,7 +32,7 @@ def find_mode(model: Model, derivatives: Derivatives, hessian: Callable[[Array],
     value, slope = loss(model.init)
     if not np.isfinite(value) or not np.all(np.isfinite(slope)):
         raise CurvatureError("the loss or its gradient is not finite at init: choose another starting point")
-    near = _near_mode(model, derivatives, loss, value)
+    near = _near_mode(model, derivatives, loss, value, CLOSE if hessian is None else NEAR)
     if hessian is not None:
         return _newton(loss, _curved(model, hessian), near, model.n_data)
     found = scipy.optimize.minimize(
@@ -65,8 +69,12 @@ def _curved(model: Model, hessian: Callable[[Array], Array]) -> Callable[[Array]
     return lambda theta: hessian(theta) + model.scaled_prior_hessian(theta)
 
 
-def _near_mode(model: Model, derivatives: Derivatives, loss: Callable[[Array], tuple[float, Array]], at_init: float) -> Array:
+def _near_mode(
+    model: Model, derivatives: Derivatives, loss: Callable[[Array], tuple[float, Array]], at_init: float, deviations: float
+) -> Array:
     """`init`, or, where rows are many, a place closer by: the mode of a part of them, then some gradients of all of them.
+
+    They end so many posterior standard deviations from the mode, about.
 
     The part's curvature makes the loss round, so that a dozen gradients do for what would take hundreds, or several times all
     second derivatives.
@@ -81,7 +89,7 @@ def _near_mode(model: Model, derivatives: Derivatives, loss: Callable[[Array], t
         centre = _newton(_loss(model, part), _curved(model, part.hessian), model.init, model.n_data)
     except CurvatureError:  # a part may have no mode where all rows have one
         return model.init
-    round_ = _rounding(_curved(model, part.hessian)(centre))
+    round_ = _Lifted.of(_curved(model, part.hessian)(centre)).rounding()
 
     def rounded(place: Array) -> tuple[float, Array]:
         value, slope = loss(centre + round_ @ place)
@@ -93,15 +101,9 @@ def _near_mode(model: Model, derivatives: Derivatives, loss: Callable[[Array], t
         jac=True,
         method="L-BFGS-B",
         # A slope of 1/√N in these coordinates is a posterior standard deviation away.
-        options={"maxiter": 50, "ftol": 0.0, "gtol": 1e-5 / float(np.sqrt(model.n_data))},
+        options={"maxiter": 50, "ftol": 0.0, "gtol": deviations / float(np.sqrt(model.n_data))},
     )
     return centre + round_ @ found.x if np.isfinite(found.fun) and found.fun <= at_init else model.init
-
-
-def _rounding(matrix: Array) -> Array:
-    """W with WᵀAW = I for a positive A; directions in which it is not positive are lifted."""
-    scale, lifted, vectors = _lifted(matrix)
-    return vectors / np.sqrt(lifted) / scale[:, None]
 
 
 @np.errstate(over="ignore", divide="ignore", invalid="ignore")  # a trial that overflows is a trial that is not taken
@@ -114,30 +116,29 @@ def _newton(
 ) -> Array:
     """Damped Newton: the Hessian is lifted where it is not positive, the step halved until the loss falls.
 
-    N·gᵀA⁻¹g is the squared distance to the mode in posterior standard deviations: the search ends where it is below 1e-16,
+    A Hessian serves as long as steps with it are good ones; the mode's own is the last.
+
+    N·gᵀA⁻¹g is the squared distance to the mode in posterior standard deviations: the search ends where it is below SETTLED,
     or below 1e-8 and no longer falling, which is where rounding has taken over. Where there is no mode (separable classes) the
     curvature vanishes as fast as the slope, and that distance with it, but the steps do not grow shorter: such a place is none.
     """
     theta = start.astype(float)
     value, slope = value_and_gradient(theta)
-    previous, curved = np.inf, np.zeros(theta.size)
-    for number in range(rounds):
-        matrix = hessian(theta)
-        if not np.all(np.isfinite(matrix)):
-            raise CurvatureError(
-                f"the second derivatives of the loss are not finite after {number} Newton steps: bring the columns of the data to "
-                "a common scale, or give an init nearer the mode"
-            )
-        curved = np.diagonal(matrix) if number == 0 else curved
-        step = _lifted_solve(matrix, slope)
-        decrease = float(slope @ step)
-        distance = n_data * decrease
-        vanished = np.abs(np.diagonal(matrix)) < 1e-6 * np.abs(curved)
+    first = curved = _curved_at(hessian, theta)
+    previous, fresh = np.inf, True
+    for _ in range(rounds):
+        step = curved.solve(slope)
+        distance = n_data * float(slope @ step)
+        if not fresh and (distance <= SETTLED / 10.0 or distance > previous / GOOD_STEP):
+            curved, fresh = _curved_at(hessian, theta), True
+            step = curved.solve(slope)
+            distance = n_data * float(slope @ step)
+        settled = fresh and (distance <= SETTLED or (distance <= 1e-8 and distance > previous / 4.0))
+        vanished = curved.scale**2 < 1e-6 * first.scale**2
         striding = np.abs(step) > 1e-3 * np.maximum(np.abs(theta), np.abs(start))
-        settled = distance <= 1e-16 or (distance <= 1e-8 and distance > previous / 4.0)
         if settled and not np.any(vanished & striding):
             return theta
-        previous = distance
+        previous, fresh, decrease = distance, False, distance / n_data
         scale = 1.0
         while True:
             trial = theta - scale * step
@@ -160,13 +161,33 @@ def _newton(
     )
 
 
-def _lifted_solve(matrix: Array, slope: Array) -> Array:
-    scale, lifted, vectors = _lifted(matrix)
-    return vectors @ ((vectors.T @ (slope / scale)) / lifted) / scale
+def _curved_at(hessian: Callable[[Array], Array], theta: Array) -> _Lifted:
+    matrix = hessian(theta)
+    if not np.all(np.isfinite(matrix)):
+        raise CurvatureError(
+            f"the second derivatives of the loss are not finite where the search for the mode has come to, at parameters of up to "
+            f"{np.max(np.abs(theta)):.2g}: bring the columns of the data to a common scale, or give an init nearer the mode"
+        )
+    return _Lifted.of(matrix)
 
 
-def _lifted(matrix: Array) -> tuple[Array, Array, Array]:
-    """Scales that give the matrix a diagonal of ones, and its eigenvalues, made positive, and eigenvectors after that."""
-    scale = np.sqrt(np.maximum(np.abs(np.diagonal(matrix)), 1e-300))
-    values, vectors = np.linalg.eigh(matrix / np.multiply.outer(scale, scale))
-    return scale, np.maximum(np.abs(values), 1e-10 * max(float(values[-1]), 1e-300)), vectors
+@dataclass(frozen=True)
+class _Lifted:
+    """A matrix, scaled to a diagonal of ones, by its eigenvectors and its eigenvalues, made positive."""
+
+    scale: Array
+    values: Array
+    vectors: Array
+
+    @classmethod
+    def of(cls, matrix: Array) -> _Lifted:
+        scale = np.sqrt(np.maximum(np.abs(np.diagonal(matrix)), 1e-300))
+        values, vectors = np.linalg.eigh(matrix / np.multiply.outer(scale, scale))
+        return cls(scale, np.maximum(np.abs(values), 1e-10 * max(float(values[-1]), 1e-300)), vectors)
+
+    def solve(self, slope: Array) -> Array:
+        return self.vectors @ ((self.vectors.T @ (slope / self.scale)) / self.values) / self.scale
+
+    def rounding(self) -> Array:
+        """W with WᵀAW = I."""
+        return self.vectors / np.sqrt(self.values) / self.scale[:, None]
