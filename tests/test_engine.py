@@ -18,8 +18,14 @@ from ornstein.minibatch import IndexSource
 from ornstein.precision import width
 
 ROWS = 20_000
-# The batch of many rows is one whose sums XLA would give to a library, which one kernel cannot hold.
-CASES = [("gaussian", 1, 300), ("gaussian", 5, 9000), ("bernoulli", 5, 9000), ("poisson", 11, 40), ("bernoulli", 30, 1000)]
+# The batch of many rows is one whose sums XLA would give to a library, which one kernel cannot hold; rows of 30 are held as bytes.
+CASES = [
+    ("gaussian", 1, 300),
+    ("gaussian", 5, 9000),
+    ("bernoulli", 5, 9000),
+    ("poisson", 11, 40),
+    ("bernoulli", 30, 1000),
+]
 ROUNDING = 1e-13  # of float64, over 30 steps of sums of at most 9000 terms: √9000·2⁻⁵³ = 1e-14 a step, which contracts
 
 

@@ -27,6 +27,7 @@ from ornstein.loop import Drawn, Program, kept_memory, run_block
 from ornstein.minibatch import IndexSource, SeedSource, SliceSource, generator_from_state, generator_state
 from ornstein.model import Loss, Problem
 from ornstein.precision import width
+from ornstein.row_bytes import as_bytes
 from ornstein.shuffled_rows import Order, ShuffledRows, worthwhile
 
 Array = np.ndarray
@@ -288,6 +289,7 @@ class Run:
         self.program = Program(loss, kernel, dynamics.window > 1, kept_rows(steps, dimension), slice_rows, drawn, small)
         self._compiling, self._compiled = threading.Lock(), False
         self.problem, self.dtype, self.block_steps = problem, dtype, steps
+        self._rows = problem.data if sliced else as_bytes(problem.data)
         with width(dtype):
             self.arrays = {name: jnp.asarray(value, dtype=dtype) for name, value in dynamics.arrays().items()}
             states = [kernel.start(jnp.asarray(start, dtype=dtype)) for start in starts]
@@ -309,6 +311,11 @@ class Run:
                 zip(states, _streams(seed, first_chain, len(states)), strict=True)
             )
         ]
+
+    @property
+    def _held(self) -> Problem:
+        """The problem, its rows as the loop takes them."""
+        return self.problem._replace(data=self._rows)
 
     def retune(self, dynamics: Any) -> None:
         """Change the numbers of the kernel, not its form."""
@@ -345,17 +352,17 @@ class Run:
                 kept = self._advance_first(chain, keeps, stride, helpers)
                 self._compiled = True
                 return kept
-        return chain.advance(self.program, self.problem, self.arrays, keeps, stride, helpers)
+        return chain.advance(self.program, self._held, self.arrays, keeps, stride, helpers)
 
     def _advance_first(self, chain: Chain, keeps: int, stride: int, helpers: Executor) -> Kept:
         try:
-            return chain.advance(self.program, self.problem, self.arrays, keeps, stride, helpers)
+            return chain.advance(self.program, self._held, self.arrays, keeps, stride, helpers)
         except JaxRuntimeError as error:
             if "UNIMPLEMENTED" not in str(error):
                 raise
         # What this XLA cannot put into one kernel it can compile as several; a chain that was not compiled has not moved.
         self.program = replace(self.program, one_kernel=False)
-        return chain.advance(self.program, self.problem, self.arrays, keeps, stride, helpers)
+        return chain.advance(self.program, self._held, self.arrays, keeps, stride, helpers)
 
     def _advance_to(
         self,

@@ -19,6 +19,7 @@ from jax.experimental.xla_metadata import set_xla_metadata
 from ornstein import uniform
 from ornstein.compiled import WIDE, compiled, known_options
 from ornstein.model import Loss, Problem
+from ornstein.row_bytes import as_numbers
 
 KEPT = 7  # the place of `memory` among the arguments of a compiled block
 # Keeps XLA from taking sums over many rows with a library, which no kernel can do inside.
@@ -103,15 +104,22 @@ def _loop(
 def _step(program: Program, problem: Problem, arrays: Any, randomness: Any, number: Any, batch: Any, moved: Any) -> Any:
     """State and sum of positions after one more step, number `number` of the block."""
     (current, total), (_, normals, factors) = moved, randomness
-    if program.slice_rows:
-        batch = jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, batch, program.slice_rows, 0), problem.data)
-        problem = problem._replace(data=None)
+    rows = _rows(program, problem.data, batch)
     normal = None if normals is None else lax.dynamic_index_in_dim(normals, number, 0, keepdims=False)
     factor = 1.0 if factors is None else factors[number]
     current = program.kernel.step(
-        arrays, current, lambda position: program.loss.gradient(problem, position, batch), normal, factor
+        arrays, current, lambda position: program.loss.gradient(problem, position, rows), normal, factor
     )
     return current, (total + current["position"] if program.summed else total)
+
+
+def _rows(program: Program, data: Any, batch: Any) -> Any:
+    """The rows of a minibatch that comes as its first row, as indices, or, where no data are held, as rows."""
+    if program.slice_rows:
+        return jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, batch, program.slice_rows, 0), data)
+    if data is None:
+        return batch
+    return as_numbers(jax.tree.map(lambda leaf: leaf.at[batch].get(mode="promise_in_bounds"), data))
 
 
 def _on_given(step: Any, batches: Any, stride: Any, start: Any, moved: Any, indices: None) -> tuple[Any, None]:
