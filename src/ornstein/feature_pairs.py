@@ -36,6 +36,11 @@ class FeaturePairs:
         self._parameters[predictor_of, feature_of] = np.arange(self._size)
         self._place = np.empty((self._left.size, 0))
 
+    @property
+    def numbers(self) -> int:
+        """How many a row becomes."""
+        return int(self._left.size)
+
     def products(self, features: Array) -> Array:
         """z_i·z_j for i ≤ j, shape (pairs, rows); gone when the next are asked for."""
         rows, count = features.shape[0], self._parameters.shape[1]

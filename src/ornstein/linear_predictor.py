@@ -25,7 +25,8 @@ from ornstein.tables import is_sparse
 
 Array = np.ndarray
 KEPT_BYTES = 2**26
-CHUNK_NUMBERS = 2**18  # of a chunk of rows: 2 MB, what a core's cache holds
+CHUNK_NUMBERS = 2**20  # of a chunk of rows: 8 MB, which the cache that cores share holds, and calls are few
+LARGEST_CHUNK = 2**22  # where a row has thousands of numbers
 COPIED = 2048  # rows at a time: they are read once for every column where columns are laid out one after the other
 NARROW = 32  # columns: fewer are laid out one after the other, so that a factor per row meets long stretches of numbers
 
@@ -63,13 +64,13 @@ class LinearPredictor:
 
     def hessian(self, theta: Array) -> Array:
         outer, total = self._outer(), 0.0
-        for chunk in self._chunks(theta, filled_up=True):
+        for chunk in self._chunks(theta, outer.numbers):
             total += outer.summed(outer.products(chunk.rows.extended), chunk.second())
         return outer.whole(total) / self._rows
 
     def gradient_moments(self, theta: Array) -> tuple[Array, Array]:
         first, second = np.zeros(theta.size), np.zeros((theta.size, theta.size))
-        for chunk in self._chunks(theta, filled_up=True):
+        for chunk in self._chunks(theta, theta.size):
             gradients = columns_of(chunk.rows.extended, self.feature_of)
             gradients *= columns_of(chunk.first(), self.predictor_of)
             first += gradients.sum(axis=0)
@@ -85,7 +86,7 @@ class LinearPredictor:
         return self._scatter(first) / self._rows, self._scatter(second) / self._rows
 
     def example_gradients(self, theta: Array) -> Iterator[Array]:
-        for chunk in self._chunks(theta, filled_up=True):
+        for chunk in self._chunks(theta, theta.size):
             yield chunk.rows.extended[:, self.feature_of] * chunk.first()[:, self.predictor_of]
 
     def hessian_product(self, theta: Array, vector: Array) -> Array:
@@ -97,14 +98,14 @@ class LinearPredictor:
     def squared_hessian(self, theta: Array) -> Callable[[Array], Array]:
         # The rows' second derivatives, a few numbers per row, are asked for again in every round of an iteration: they are kept
         # unless there are too many of them.
-        keep = 8 * self._rows * self.predictors**2 <= KEPT_BYTES
-        kept = [chunk.second() for chunk in self._chunks(theta, filled_up=True)] if keep else None
+        keep, numbers = 8 * self._rows * self.predictors**2 <= KEPT_BYTES, self._outer().numbers
+        kept = [chunk.second() for chunk in self._chunks(theta, numbers)] if keep else None
 
         def respond(covariance: Array) -> Array:
             outer, total = self._outer(), 0.0
             coefficients = outer.coefficients(covariance)
-            known = (chunk.second() for chunk in self._chunks(theta, filled_up=True)) if kept is None else kept
-            for (_, rows), curvature in zip(self._filled_up_rows(theta.size, self._order), known, strict=True):
+            known = (chunk.second() for chunk in self._chunks(theta, numbers)) if kept is None else kept
+            for (_, rows), curvature in zip(self._filled_up_rows(numbers, self._order), known, strict=True):
                 products = outer.products(rows.extended)
                 spread = outer.spread(products, coefficients)
                 total += outer.summed(products, curvature @ spread @ curvature)
@@ -160,14 +161,16 @@ class LinearPredictor:
         """How rows lie in memory that are weighted and multiplied with each other."""
         return "F" if self.features.shape[1] < NARROW else "C"
 
-    def _filled_up_rows(self, dimension: int, order: Literal["C", "F"]) -> Iterator[tuple[slice, _Rows]]:
+    def _filled_up_rows(self, numbers: int, order: Literal["C", "F"]) -> Iterator[tuple[slice, _Rows]]:
         """Some rows at a time with all their zeros, always in the same place: new memory would cost more than the products.
 
-        `dimension` is how many numbers a row becomes, where more than its columns. Who gets them may write over them; they are
+        `numbers` is how many a row becomes, where more than its columns. Who gets them may write over them; they are
         gone when the next are asked for.
         """
-        rows = max(1, CHUNK_NUMBERS // max(dimension, self.features.shape[1] + 1))
-        place = np.empty((min(rows, self._rows), self.features.shape[1] + 1), order=order)
+        columns = self.features.shape[1] + 1
+        # At least as many rows as columns, where memory allows: adding up what their products give would take longer than those.
+        rows = max(1, CHUNK_NUMBERS // max(numbers, columns), min(columns, LARGEST_CHUNK // columns))
+        place = np.empty((min(rows, self._rows), columns), order=order)
         for start in range(0, self._rows, rows):
             part = slice(start, min(start + rows, self._rows))
             block: Any = self.features[part]
@@ -178,10 +181,12 @@ class LinearPredictor:
             extended[:, -1] = 1.0
             yield part, _Rows(extended)
 
-    def _chunks(self, theta: Array, filled_up: bool = False) -> Iterator[_Chunk]:
-        """Some rows at a time with their predictors; `filled_up` where more than products with vectors is asked of them."""
+    def _chunks(self, theta: Array, numbers: int = 0) -> Iterator[_Chunk]:
+        """Some rows at a time with their predictors; filled up, as each becomes so many `numbers`, where products with vectors
+        are not all that is asked of them.
+        """
         matrix = self._gather(theta)
-        for part, rows in self._filled_up_rows(theta.size, self._order) if filled_up else self._row_chunks():
+        for part, rows in self._filled_up_rows(numbers, self._order) if numbers else self._row_chunks():
             predictors = rows.times(matrix)
             if self.offset is not None:
                 known = self.offset[part].reshape(predictors.shape[0], -1)

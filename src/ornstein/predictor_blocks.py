@@ -33,6 +33,11 @@ class PredictorBlocks:
     predictor_of: Array
     predictors: int
 
+    @property
+    def numbers(self) -> int:
+        """How many a row becomes."""
+        return int(self.feature_of.size)
+
     def products(self, features: Array) -> Array:
         """The features themselves: their products are taken block by block."""
         return features
