@@ -16,6 +16,8 @@ from benchmarks.problems import Problem
 Found = tuple[np.ndarray, np.ndarray]
 SGLD_RATES = (1.0, 0.3, 0.1, 0.03, 0.01)  # in units of 1/λ, λ the largest curvature of N times the mean loss
 
+LARGE = 2**25  # bytes
+
 
 class Pool:
     """Mean and covariance of blocks of draws; `late` forgets the first half of them, as one does with a chain's start."""
@@ -46,14 +48,18 @@ class Pool:
 
 
 def ornstein(problem: Problem, structure: str = "auto") -> Iterator[Found]:
-    """`orn.sample` with its defaults, asked for twice as many draws each time; all draws count."""
+    """`orn.sample` with its defaults, asked for twice as many draws each time; all draws count.
+
+    Data beyond the processor's caches are read in slices, as docs/scaling.md advises.
+    """
     import ornstein as orn
 
     model = problem.model()
+    scheme = "slices" if problem.features.nbytes >= LARGE else "replacement"
     curvature = orn.measure(model, structure)
     pool, draws = Pool(problem.marginal, late=False), 50
     for seed in range(30):
-        post = orn.sample(model, curvature=curvature, draws=draws, seed=seed, keep="moments", progress=False)
+        post = orn.sample(model, scheme=scheme, curvature=curvature, draws=draws, seed=seed, keep="moments", progress=False)
         pool.add_moments(post.settings["states"], post.mean, post.covariance)
         yield pool.moments()
         draws *= 2

@@ -133,6 +133,18 @@ def test_one_step_law_of_everything_a_dynamics_can_hold(form, control_variates, 
     battery.check_one_step(row, "gaussian, dead column", dtype)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_one_step_law_with_noise_that_enters_with_the_gradient(dtype):
+    """R = HGH for a diagonal G, some of it zero: the noise needs no product of its own, and has the covariance asked for."""
+    step = 5.0 * EVERYTHING["preconditioner"]
+    injected = step @ np.diag([0.3, 0.0, 2.0]) @ step
+    settings = dict(EVERYTHING, preconditioner=step, injected=injected, schedule=lambda step: 0.7 - 0.1 * step)
+    assert orn.Dynamics(batch_size=2, **settings).arrays()["gradient_root"] == pytest.approx(np.sqrt([0.3, 0.0, 2.0]), abs=1e-7)
+    battery.check_one_step(battery.Row(Rule(**settings)), "gaussian, scale inferred", dtype)
+    settings["injected"] = injected + 1e-4 * injected[0, 0] * np.eye(3)
+    assert set(orn.Dynamics(batch_size=2, **settings).arrays()) == {"preconditioner", "memory", "injected_root"}
+
+
 @dear
 def test_same_seed_same_draws(name):
     battery.check_same_seed(TABLE[name])

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+import scipy.linalg
 
 from ornstein.curvature import Curvature
 from ornstein.errors import InputError
@@ -88,9 +90,23 @@ class Dynamics:
         arrays: dict[str, Array] = {"preconditioner": self.preconditioner}
         if self.damping != 1.0:
             arrays["memory"] = np.asarray(1.0 - self.damping)
-        if self.injected is not None:
+        if self._gradient_noise is not None:
+            arrays["gradient_root"] = np.sqrt(self._gradient_noise)
+        elif self.injected is not None:
             arrays["injected_root"] = matrix_root(self.injected)
         return arrays
+
+    @cached_property
+    def _gradient_noise(self) -> Array | None:
+        """The diagonal G with R = HGH where there is one, as for prior noise: then one product with H does for both."""
+        if self.injected is None or self.injected.ndim < 2 or self.preconditioner.ndim < 2:
+            return None
+        factor = scipy.linalg.cho_factor(self.preconditioner)
+        inner = scipy.linalg.cho_solve(factor, scipy.linalg.cho_solve(factor, self.injected).T)
+        entered = np.maximum(np.diagonal(inner), 0.0)
+        error = np.abs((self.preconditioner * entered) @ self.preconditioner - self.injected)
+        deviations = np.sqrt(np.maximum(np.diagonal(self.injected), 0.0))
+        return entered if np.all(error <= 1e-6 * np.outer(deviations, deviations)) else None
 
 
 @dataclass(frozen=True)
@@ -114,8 +130,11 @@ class LinearKernel:
         slope = gradient(state["position"])
         if self.control_variates:
             slope = slope - gradient(jnp.zeros_like(state["position"]))
-        move = -factor * _apply(arrays["preconditioner"], slope)
-        if self.injected_axes is not None:
+        pushed = -factor * slope
+        if "gradient_root" in arrays:
+            pushed = pushed + jnp.sqrt(factor) * arrays["gradient_root"] * normal
+        move = _apply(arrays["preconditioner"], pushed)
+        if "injected_root" in arrays:
             move = move + jnp.sqrt(factor) * _apply(arrays["injected_root"], normal)
         if not self.momentum:
             return {"position": state["position"] + move}
