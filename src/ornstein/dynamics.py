@@ -130,10 +130,9 @@ class LinearKernel:
         slope = gradient(state["position"])
         if self.control_variates:
             slope = slope - gradient(jnp.zeros_like(state["position"]))
-        pushed = -factor * slope
         if "gradient_root" in arrays:
-            pushed = pushed + jnp.sqrt(factor) * arrays["gradient_root"] * normal
-        move = _apply(arrays["preconditioner"], pushed)
+            slope = slope + arrays["gradient_root"] * normal / jnp.sqrt(factor)
+        move = -factor * _apply(arrays["preconditioner"], slope)
         if "injected_root" in arrays:
             move = move + jnp.sqrt(factor) * _apply(arrays["injected_root"], normal)
         if not self.momentum:

@@ -28,7 +28,7 @@ KEPT_BYTES = 2**26
 CHUNK_NUMBERS = 2**20  # of a chunk of rows: 8 MB, which the cache that cores share holds, and calls are few
 LARGEST_CHUNK = 2**22  # where a row has thousands of numbers
 COPIED = 2048  # rows at a time: they are read once for every column where columns are laid out one after the other
-NARROW = 32  # columns: fewer are laid out one after the other, so that a factor per row meets long stretches of numbers
+NARROW = 128  # columns: fewer are laid out one after the other, so that a factor per row meets long stretches of numbers
 
 
 @dataclass(frozen=True, eq=False)
