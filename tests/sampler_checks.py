@@ -79,10 +79,8 @@ def one_step(dynamics, displacement, velocity=None, factor=1.0, **state):
             start["velocity"] = jnp.asarray(velocity)
 
         def moved(indices, normal):
-            rows = jax.tree.map(lambda leaf: leaf[indices], problem.data)
-
             def gradient(position):
-                return model.loss.gradient(problem, position, rows)
+                return model.loss.gradient(problem, position, indices)
 
             after = kernel.step(arrays, start, gradient, normal, factor)
             return jnp.concatenate([after["position"], after.get("velocity", after["position"] - start["position"])])

@@ -259,14 +259,9 @@ class TestInput:
         table = sparse_table(X)
         pair = [orn.glm(kind, target(family, y), family) for kind in (table, table.toarray())]
         theta = 0.2 * np.random.default_rng(0).normal(size=pair[0].dim)
-        chosen = np.array([1, 5, 5, 30])
+        rows = jnp.asarray([1, 5, 5, 30], dtype=jnp.int32)
         with double():
-            problems = [m.problem("float64") for m in pair]
-            rows = [jax.tree.map(lambda leaf: leaf[chosen], problem.data) for problem in problems]
-            slopes = [
-                jax.jit(m.loss.gradient)(problem, jnp.asarray(theta), some)
-                for m, problem, some in zip(pair, problems, rows, strict=True)
-            ]
+            slopes = [jax.jit(m.loss.gradient)(m.problem("float64"), jnp.asarray(theta), rows) for m in pair]
         assert relative(*slopes) < 1e-13
 
     @pytest.mark.parametrize("family", ["gaussian", "bernoulli", "categorical", "poisson"])

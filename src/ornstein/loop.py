@@ -104,7 +104,7 @@ def _loop(
 def _step(program: Program, problem: Problem, arrays: Any, randomness: Any, number: Any, batch: Any, moved: Any) -> Any:
     """State and sum of positions after one more step, number `number` of the block."""
     (current, total), (_, normals, factors) = moved, randomness
-    rows = _rows(program, problem.data, batch)
+    rows, problem = _rows(program, problem.data, batch), problem._replace(data=None)
     normal = None if normals is None else lax.dynamic_index_in_dim(normals, number, 0, keepdims=False)
     factor = 1.0 if factors is None else factors[number]
     current = program.kernel.step(

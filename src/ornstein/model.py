@@ -79,8 +79,11 @@ class Loss:
         """The minibatch's estimate of the mean loss: unbiased for L up to a constant."""
         return self.misfit(problem, displacement, rows) + self.penalty(problem, displacement)
 
-    def gradient(self, problem: Problem, displacement: Array, rows: Any) -> Array:
-        """ĝ, the gradient of `minibatch`."""
+    def gradient(self, problem: Problem, displacement: Array, batch: Any) -> Array:
+        """ĝ, the gradient of `minibatch`; `batch` is row indices, or, where the problem holds no data, the rows themselves."""
+        rows = batch
+        if problem.data is not None:
+            rows = jax.tree.map(lambda leaf: leaf.at[batch].get(mode="promise_in_bounds"), problem.data)
         # Narrow rows are laid side by side: then a register of the processor holds numbers of many examples, not part of one.
         axes = jax.tree.map(lambda leaf: int(leaf.ndim == 2 and leaf.shape[1] < NARROW), rows)
         rows = jax.tree.map(lambda leaf, axis: jnp.moveaxis(leaf, 0, axis), rows, axes)
