@@ -16,8 +16,6 @@ from benchmarks.problems import Problem
 Found = tuple[np.ndarray, np.ndarray]
 SGLD_RATES = (1.0, 0.3, 0.1, 0.03, 0.01)  # in units of 1/λ, λ the largest curvature of N times the mean loss
 
-LARGE = 2**25  # bytes
-
 
 class Pool:
     """Mean and covariance of blocks of draws; `late` forgets the first half of them, as one does with a chain's start."""
@@ -53,9 +51,10 @@ def ornstein(problem: Problem, structure: str = "auto") -> Iterator[Found]:
     Data beyond the processor's caches are read in slices, as docs/scaling.md advises.
     """
     import ornstein as orn
+    from ornstein.shuffled_rows import BEYOND_CACHES
 
     model = problem.model()
-    scheme = "slices" if problem.features.nbytes >= LARGE else "replacement"
+    scheme = "slices" if problem.features.nbytes >= BEYOND_CACHES else "replacement"
     curvature = orn.measure(model, structure)
     pool, draws = Pool(problem.marginal, late=False), 50
     for seed in range(30):
