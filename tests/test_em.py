@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from types import SimpleNamespace
 
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ import scipy.optimize
 from helpers import data_directory
 
 import ornstein as orn
+from ornstein.curvature import diagonal_curvature
 from ornstein.hyper import tuning, warm_measure
 from ornstein.hyper.ascent import Ascent, Block, solve_information
 from ornstein.hyper.coordinates import Coordinates
@@ -407,6 +409,20 @@ def test_without_the_cap_it_would_blow_up(monkeypatch):
     monkeypatch.setattr(tuning, "CAP", 100.0)
     with pytest.raises(orn.DivergenceError, match="left the finite numbers"):
         orn.em(model, recipe="paper", batch_size=200, draws=20, progress=False, tolerance=0.2, chains=2)
+
+
+def test_the_paper_recipe_is_capped_where_it_ends_too():
+    """λ goes on after the last stage: at ten times the curvature its rate has no stationary law, and is capped anew."""
+    features, target = linear_data(400, 20, 0.3, 1)
+    model, final = (orn.glm(features, target, noise_scale=1.0, intercept=False, prior_precision=value) for value in (1.0, 1e5))
+    rule = tuning.PaperTuning(FullBatch(model), 200, "replacement", 2)
+    before = rule.stage(model, None, np.random.SeedSequence(0)).dynamics
+    assert "Choose batch_size ≤" in rule.notes["cap"]
+    mode = rule.full_batch.mode(final, np.zeros(20), np.ones(20))
+    curvature = diagonal_curvature(final, mode, partial(rule.full_batch.hessian_product, final))
+    assert not before.predict(curvature).stable
+    assert rule.tune(curvature).predict(curvature).stable
+    assert "No batch_size is small enough" in rule.notes["cap"]
 
 
 def test_a_budget_that_is_too_small_is_said():

@@ -210,10 +210,10 @@ def _at_the_end(climb: Climb, final: Model) -> tuple[Curvature, Dynamics]:
     if isinstance(tuning, FullTuning):
         curvature = tuning.curvature(final)
         return curvature, tuning.stable(curvature)[0]
-    assert isinstance(tuning, DiagonalTuning | PaperTuning) and climb.positions is not None and climb.stage is not None
+    assert isinstance(tuning, DiagonalTuning | PaperTuning) and climb.positions is not None
     mode = tuning.full_batch.mode(final, climb.positions.mean(axis=0), np.ones(final.dim))
     curvature = diagonal_curvature(final, mode, partial(tuning.full_batch.hessian_product, final))
-    return curvature, tuning.tune(curvature) if isinstance(tuning, DiagonalTuning) else climb.stage.dynamics
+    return curvature, tuning.tune(curvature)
 
 
 def _posterior(final: Model, curvature: Curvature, dynamics: Dynamics, request: Request) -> Posterior:

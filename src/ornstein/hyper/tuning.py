@@ -242,12 +242,7 @@ class PaperTuning:
         starts = np.zeros((self.chains, model.dim)) if positions is None else positions - centre
         prior = model.scaled_prior_hessian(centre)
         prior = np.diagonal(prior) if prior.ndim == 2 else prior
-        begin = np.random.default_rng(0).standard_normal(model.dim) if self._steepest is None else self._steepest
-        self._largest, self._steepest = largest_rate(
-            lambda vector: self.full_batch.hessian_product(model, centre, vector) + prior * vector,
-            np.asarray(1.0),
-            begin,
-        )
+        self._steepen(lambda vector: self.full_batch.hessian_product(model, centre, vector) + prior * vector, model.dim)
         if self._source is None:
             self._begin(model, centre, seed)
         dynamics = self._dynamics(model.n_data)
@@ -260,6 +255,11 @@ class PaperTuning:
         dynamics = self._dynamics(model.n_data)
         run.retune(dynamics)
         return dynamics
+
+    def tune(self, curvature: Curvature) -> Dynamics:
+        """The rate as it was left, under the cap of this curvature: λ goes on after the last stage, and λ_max with it."""
+        self._steepen(curvature.hessian_product, curvature.dim)
+        return self._dynamics(curvature.n_data)
 
     def state(self) -> dict[str, Any]:
         if self._source is None:
@@ -276,6 +276,10 @@ class PaperTuning:
         self._noise = OnlineNoise("scalar", SMALLEST_WEIGHT, int(noise["count"]), noise["noise"], noise.get("mean"))
         self._source = IndexSource(self.scheme, int(state["n_data"]), self.batch_size, np.random.default_rng(0))
         self._source.restore(state["source"])
+
+    def _steepen(self, product: Any, dim: int) -> None:
+        begin = np.random.default_rng(0).standard_normal(dim) if self._steepest is None else self._steepest
+        self._largest, self._steepest = largest_rate(product, np.asarray(1.0), begin)
 
     def _begin(self, model: Model, centre: Array, seed: np.random.SeedSequence) -> None:
         derivatives = model.closed_form() or Autodiff(model)
@@ -295,10 +299,11 @@ class PaperTuning:
         batch = effective_batch(self.scheme, n_data, self.batch_size)
         rate, bound = 2.0 * batch / (n_data * float(self._noise.noise)), CAP / self._largest
         if rate > bound:
+            smaller = int(self.batch_size * bound / rate)
             self.notes["cap"] = (
                 f"at batch_size {self.batch_size} the paper's rate {rate:.3g} passes 1/λ_max = {bound:.3g} and is capped there, so "
-                "that the chain cannot blow up; it is then narrower than the recipe wants. Choose batch_size ≤ "
-                f"{max(1, int(self.batch_size * bound / rate))}"
+                "that the chain cannot blow up; it is then narrower than the recipe wants. "
+                + (f"Choose batch_size ≤ {smaller}" if smaller else "No batch_size is small enough for this recipe here")
             )
         return Dynamics(np.asarray(min(rate, bound)), self.batch_size, self.scheme, sampler="ConstantSGD('scalar')")
 
