@@ -51,7 +51,7 @@ def ornstein(problem: Problem, structure: str = "auto") -> Iterator[Found]:
     Data beyond the processor's caches are read in slices, as docs/scaling.md advises.
     """
     import ornstein as orn
-    from ornstein.shuffled_rows import BEYOND_CACHES
+    from ornstein.aligned import BEYOND_CACHES
 
     model = problem.model()
     scheme = "slices" if problem.features.nbytes >= BEYOND_CACHES else "replacement"

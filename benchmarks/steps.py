@@ -48,7 +48,7 @@ def engine_steps(model: orn.Model, form: str, batch_size: int, chains: int = 1) 
     scheme = sliced or "replacement"
     dynamics = orn.Dynamics(steps.get(kind, steps["scalar"]), batch_size, scheme, injected=injected, window=window)
     with width("float32"):
-        problem = model.problem("float32", curvature.mode)
+        problem = model.problem("float32", curvature.mode, batch_size)
     run = Run(model.loss, problem, dynamics, model.n_data, np.zeros((chains, model.dim)), seed=0)
     stride = max(1, min(100, run.block_steps))
 

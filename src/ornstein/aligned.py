@@ -9,6 +9,7 @@ ALIGNMENT = 64  # bytes; JAX uses an array that starts at a multiple of it where
 # Bytes. NumPy asks the system for pages of this size in all large arrays, and gets them where a whole one fits: rows drawn at
 # random are then found a fifth faster, because the processor's list of pages is short. JAX's own memory has small pages.
 HUGE_PAGE = 2**21
+BEYOND_CACHES = 2**25  # bytes: what is larger comes from memory, at every access anew
 
 
 def aligned(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[np.generic]:

@@ -28,6 +28,7 @@ from ornstein.minibatch import IndexSource, SeedSource, SliceSource, generator_f
 from ornstein.model import Loss, Problem
 from ornstein.precision import width
 from ornstein.row_bytes import as_bytes
+from ornstein.row_table import SMALL_STEP, begin_at_lines
 from ornstein.shuffled_rows import Order, ShuffledRows, worthwhile
 
 Array = np.ndarray
@@ -35,9 +36,6 @@ Array = np.ndarray
 # About 4 MB of indices, and as much of normals and kept positions: large enough that a block runs for milliseconds, small
 # enough that the memory of a chain stays far below that of its data.
 BLOCK_NUMBERS = 2**20
-# Up to so many numbers in a minibatch one core takes half the processor time for a step, and not much more of the clock's, than
-# several that XLA would call together at every step. With more numbers a chain alone does better on several.
-SMALL_STEP = 2**16
 
 
 @dataclass(frozen=True)
@@ -283,7 +281,7 @@ class Run:
         slice_rows = dynamics.batch_size if sliced else 0
         # A slice comes as fast as one core can use it; rows that must be found come faster to several, unless those have chains
         # of their own.
-        every_core = len(starts) >= (os.cpu_count() or 1)
+        every_core = len(starts) >= (os.cpu_count() or 1) and not begin_at_lines(problem.data)
         small = loss.elementary and (sliced or every_core or dynamics.batch_size * dimension <= SMALL_STEP)
         drawn = _drawn(dynamics, n_data) if small and feed is None else None
         self.program = Program(loss, kernel, dynamics.window > 1, kept_rows(steps, dimension), slice_rows, drawn, small)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ornstein import tables
+from ornstein import row_table, tables
 from ornstein.errors import InputError
 from ornstein.linear_predictor import LinearPredictor
 from ornstein.model import Model, require_finite
@@ -56,10 +56,10 @@ class Likelihood:
             values = x["values"] if coef.ndim == 1 else x["values"][:, None]
             linear = jnp.sum(values * coef[x["columns"]], axis=0)
         elif coef.ndim == 1:
-            linear = x @ coef
+            linear = x @ _with_zeros(coef, x.shape[-1])
         else:
             # Rows of classes, not columns: the products with few of them take half the time, if XLA is kept from undoing it.
-            linear = (lax.optimization_barrier(coef.T) @ x.T).T
+            linear = (lax.optimization_barrier(_with_zeros(coef, x.shape[-1]).T) @ x.T).T
         if self.coef_reference:
             linear = jnp.concatenate([jnp.zeros_like(linear[..., :1]), linear], axis=-1)
         if "intercept" not in params:
@@ -91,6 +91,11 @@ class Likelihood:
         if self.family == "categorical":
             return jax.nn.softmax(predictor, axis=-1)
         return jnp.exp(predictor) if self.family == "poisson" else predictor
+
+
+def _with_zeros(coef: Array, width: int) -> Array:
+    """Coefficients for rows of `width` numbers: zeros for those that lie behind the features (row_table.py)."""
+    return jnp.concatenate([coef, jnp.zeros((width - len(coef), *coef.shape[1:]), coef.dtype)]) if width > len(coef) else coef
 
 
 @jax.custom_jvp
@@ -176,6 +181,11 @@ class GLM(Model):
         if not np.any(centre):
             return self.data, centre
         return self._shifted(self.data, self._linear.linear_part(centre)), self._likelihood_centre(centre)
+
+    def _laid_out(self, data: Any, dtype: str, batch_size: int) -> Any:
+        if row_table.pays(data, dtype, batch_size * self.dim):
+            return row_table.side_by_side(data, dtype)
+        return super()._laid_out(data, dtype, batch_size)
 
     def _centred_rows(self, rows: Any, centre: np.ndarray) -> Any:
         return self._shifted(rows, self._linear.linear_part_of(rows["x"], centre))

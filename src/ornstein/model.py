@@ -164,16 +164,17 @@ class Model:
     def dim(self) -> int:
         return self.layout.dimension
 
-    def problem(self, dtype: str = "float32", centre: np.ndarray | None = None) -> Problem:
+    def problem(self, dtype: str = "float32", centre: np.ndarray | None = None, batch_size: int = 0) -> Problem:
         """The model's numbers on the device in the working precision, positions measured from `centre`.
 
+        Where steps on minibatches of `batch_size` rows are to be taken, the data are laid out for them, read like the model's own.
         Call and use it inside `precision.width(dtype)`.
         """
         centre = np.zeros(self.dim) if centre is None else centre
         data, likelihood_centre = self._centred(centre)
         cast = partial(_device, dtype=dtype)
         return Problem(
-            jax.tree.map(cast, data),
+            self._laid_out(data, dtype, batch_size),
             jax.tree.map(cast, self.hyperparameters),
             cast(np.asarray(float(self.n_data))),
             cast(centre),
@@ -244,6 +245,9 @@ class Model:
     def _centred(self, centre: np.ndarray) -> tuple[Any, np.ndarray]:
         """Data and likelihood centre for displacements from `centre`."""
         return self.data, centre
+
+    def _laid_out(self, data: Any, dtype: str, batch_size: int) -> Any:
+        return jax.tree.map(partial(_device, dtype=dtype), data)
 
     def _centred_rows(self, rows: Any, centre: np.ndarray) -> Any:
         """What `_centred` does, for some rows."""

@@ -48,8 +48,9 @@ class Session:
         self.model, self.plan, self.sampler = model, plan, sampler
         mode, dtype = tuned.curvature.mode, plan.dtype
         with width(dtype):
-            problem = model.problem_without_data(dtype, mode) if model.streams else model.problem(dtype, mode)
-        feed = Feed(model, mode, dtype, tuned.dynamics.batch_size) if model.streams else None
+            rows = tuned.dynamics.batch_size
+            problem = model.problem_without_data(dtype, mode) if model.streams else model.problem(dtype, mode, rows)
+        feed = Feed(model, mode, dtype, rows) if model.streams else None
         self.run = Run(model.loss, problem, tuned.dynamics, model.n_data, starts, plan.seed, dtype, feed, plan.first_chain)
         self.warmup = WarmUp.planned(tuned, plan.warmup, plan.automatic_warmup, plan.chains, plan.warmup_limit)
         self._retune = None if sampler is None else retuner(model, self.run, sampler, plan.seed)

@@ -56,7 +56,7 @@ class ShardedModel(Model):
     def streams(self) -> bool:
         return False
 
-    def problem(self, dtype: str = "float32", centre: Array | None = None) -> Any:
+    def problem(self, dtype: str = "float32", centre: Array | None = None, batch_size: int = 0) -> Any:
         raise InputError("the rows of this model lie on a cluster: give sample the client that holds them, client=…")
 
     def closed_form(self) -> Any:

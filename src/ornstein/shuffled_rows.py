@@ -19,11 +19,10 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from ornstein.aligned import aligned
+from ornstein.aligned import BEYOND_CACHES, aligned
 from ornstein.precision import double
 
 PASSES = 8  # over the data before they are shuffled again, which takes as long as reading them some four times
-BEYOND_CACHES = 2**25  # bytes
 FEWEST_SLICES = 64 * PASSES
 
 

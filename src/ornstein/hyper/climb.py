@@ -92,7 +92,7 @@ class Climb:
 
     def _chains_of(self, stage: Stage) -> Run:
         with width(DTYPE):
-            problem = self.model.problem(DTYPE, stage.centre)
+            problem = self.model.problem(DTYPE, stage.centre, stage.dynamics.batch_size)
         seed = int(self._stream(self.stages, 1).generate_state(1)[0])
         return Run(self.model.loss, problem, stage.dynamics, self.model.n_data, stage.starts, seed, DTYPE)
 
