@@ -11,7 +11,6 @@ from functools import cached_property
 
 import numpy as np
 import scipy.linalg
-import scipy.optimize
 
 from ornstein.derivatives import Autodiff, Derivatives
 from ornstein.errors import CurvatureError, InputError

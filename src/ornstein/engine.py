@@ -17,7 +17,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_complete
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 from jax.errors import JaxRuntimeError
 
@@ -158,7 +158,7 @@ class Chain:
             self._ahead.result()  # a helper still draws with the generators that are replaced
             self._ahead = None
         with width(self.dtype):
-            self.state_arrays = {name: jnp.asarray(value) for name, value in state["arrays"].items()}
+            self.state_arrays = jax.device_put(dict(state["arrays"]))
         self.source.restore(state["randomness"]["source"])
         self.normals = generator_from_state(state["randomness"]["normals"])
         self.step, self.used = int(state["counters"]["step"]), int(state["counters"]["used"])
@@ -207,6 +207,11 @@ class Chain:
             step=self.step - (len(positions) - bad - 1) * stride,
             last_finite=np.asarray(centre, dtype=float) + last,
         )
+
+
+def _placed(values: Any, dtype: str) -> Any:
+    """On the device. NumPy converts, because JAX would compile that for every shape."""
+    return jax.device_put(jax.tree.map(lambda value: np.asarray(value, dtype=dtype), values))
 
 
 def _first_rows(values: Any, count: int) -> Array:
@@ -289,8 +294,8 @@ class Run:
         self.problem, self.dtype, self.block_steps = problem, dtype, steps
         self._rows = problem.data if sliced else as_bytes(problem.data)
         with width(dtype):
-            self.arrays = {name: jnp.asarray(value, dtype=dtype) for name, value in dynamics.arrays().items()}
-            states = [kernel.start(jnp.asarray(start, dtype=dtype)) for start in starts]
+            self.arrays = _placed(dynamics.arrays(), dtype)
+            states = [kernel.start(start) for start in _placed(list(starts), dtype)]
         shuffled = ShuffledRows(problem.data, dynamics.batch_size, seed) if sliced else None
         self.chains = [
             Chain(
@@ -318,7 +323,7 @@ class Run:
     def retune(self, dynamics: Any) -> None:
         """Change the numbers of the kernel, not its form."""
         with width(self.dtype):
-            self.arrays = {name: jnp.asarray(value, dtype=self.dtype) for name, value in dynamics.arrays().items()}
+            self.arrays = _placed(dynamics.arrays(), self.dtype)
 
     def advance(
         self,

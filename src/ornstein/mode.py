@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.optimize
+import scipy
 
 from ornstein.derivatives import Derivatives
 from ornstein.errors import ApproximationWarning, CurvatureError

@@ -231,8 +231,7 @@ class Model:
         return self.prior_hessian(theta) / self.n_data
 
     def _prior_problem(self, theta: np.ndarray) -> Problem:
-        hyper = jax.tree.map(jnp.asarray, self.hyperparameters)
-        return Problem(None, hyper, jnp.asarray(1.0), jnp.asarray(theta), jnp.asarray(theta))
+        return Problem(None, self.hyperparameters, np.asarray(1.0), theta, theta)
 
     def closed_form(self) -> Any:
         """Closed-form derivatives where the model has them (linear_predictor.py), else None."""

@@ -141,13 +141,19 @@ def finished(session: Session, progress: bool, pause: Pause | None, started: flo
     return Posterior.from_run(session.model, tuned.dynamics, tuned.curvature, tuned.prediction, draws, moments, settings)
 
 
-@contextmanager
-def _progress_bar(show: bool, steps: int) -> Iterator[Callable[[int], None]]:
-    """Steps done, steps per second and time left, on a terminal; silent elsewhere."""
+def terminal() -> Any:
+    """The terminal that says what is going on; None where there is none."""
     from rich.console import Console
 
     console = Console(stderr=True)
-    if not show or not console.is_terminal:
+    return console if console.is_terminal else None
+
+
+@contextmanager
+def _progress_bar(show: bool, steps: int) -> Iterator[Callable[[int], None]]:
+    """Steps done, steps per second and time left, on a terminal; silent elsewhere."""
+    console = terminal() if show else None
+    if console is None:
         yield lambda done: None
         return
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn

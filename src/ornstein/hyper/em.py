@@ -31,6 +31,7 @@ from ornstein.minibatch import checked_batch_size, checked_scheme
 from ornstein.model import FULL_LIMIT, Model
 from ornstein.posterior import Posterior
 from ornstein.sample import sample
+from ornstein.session import terminal
 
 Array = np.ndarray
 
@@ -263,10 +264,8 @@ def _progress(climb: Climb) -> str:
 @contextmanager
 def _status(show: bool) -> Iterator[Callable[[str], None]]:
     """What is being done, on a terminal; silent elsewhere."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not show or not console.is_terminal:
+    console = terminal() if show else None
+    if console is None:
         yield lambda words: None
         return
     with console.status("em") as status:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.optimize
+import scipy
 
 from ornstein import theory
 from ornstein.checks import as_numbers, brief, checked_damping

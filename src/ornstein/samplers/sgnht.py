@@ -12,7 +12,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-import scipy.optimize
+import scipy
 
 from ornstein import theory
 from ornstein.checks import brief, is_number

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import scipy
 import scipy.linalg
-import scipy.optimize
 from numpy.typing import ArrayLike
 
 from ornstein.theory.divergence import kl_covariance
