@@ -14,7 +14,7 @@ from benchmarks.tasks import TASKS, Task
 from ornstein.shuffled_rows import worthwhile
 
 EVERY_CORE = "a C++ loop on every core"
-ROUNDS = 15  # of a tenth of a second
+ROUNDS = 30  # of a tenth of a second
 FORMS = ("scalar", "scalar, slices", "diagonal", "full", "SGLD", "SGLD, slices", "IASG")
 
 

@@ -52,7 +52,7 @@ def _steps(result: dict[str, Any]) -> list[str]:
     names = list(dict.fromkeys(name for found in steps.values() for name in found))
     absent = f" Not at hand: {', '.join(result['absent'])}." if result["absent"] else ""
     return [
-        "µs per step of one chain in float32. Everyone runs in one process, in turn and in another order each time, best of 15 "
+        "µs per step of one chain in float32. Everyone runs in one process, in turn and in another order each time, best of 30 "
         "rounds of a tenth of a second; compile time is left out. “Slices” are steps on slices of shuffled rows "
         '(`scheme="slices"`), which have the same stationary law, where data are large; shuffling is part of their time.'
         + absent,
