@@ -41,6 +41,8 @@ class Likelihood:
     elementary: bool = False
 
     def __call__(self, params: Any, example: Any, hyperparameters: Any) -> Array:
+        if isinstance(example, row_table.RowTable):
+            params = {**params, "coef": _with_zeros(params["coef"], example["x"].shape[-1])}
         predictor = self.predictor(params, example["x"])
         if "offset" in example:
             predictor = predictor + example["offset"]
@@ -56,10 +58,10 @@ class Likelihood:
             values = x["values"] if coef.ndim == 1 else x["values"][:, None]
             linear = jnp.sum(values * coef[x["columns"]], axis=0)
         elif coef.ndim == 1:
-            linear = x @ _with_zeros(coef, x.shape[-1])
+            linear = x @ coef
         else:
             # Rows of classes, not columns: the products with few of them take half the time, if XLA is kept from undoing it.
-            linear = (lax.optimization_barrier(_with_zeros(coef, x.shape[-1]).T) @ x.T).T
+            linear = (lax.optimization_barrier(coef.T) @ x.T).T
         if self.coef_reference:
             linear = jnp.concatenate([jnp.zeros_like(linear[..., :1]), linear], axis=-1)
         if "intercept" not in params:
@@ -95,7 +97,7 @@ class Likelihood:
 
 def _with_zeros(coef: Array, width: int) -> Array:
     """Coefficients for rows of `width` numbers: zeros for those that lie behind the features (row_table.py)."""
-    return jnp.concatenate([coef, jnp.zeros((width - len(coef), *coef.shape[1:]), coef.dtype)]) if width > len(coef) else coef
+    return jnp.concatenate([coef, jnp.zeros((width - len(coef), *coef.shape[1:]), coef.dtype)])
 
 
 @jax.custom_jvp
