@@ -59,7 +59,7 @@ def trace(file: Path, road: str, limit: float, rate: float | None = None) -> dic
         errors.seek(0)
         points = _points(output.read())
         complaint = (errors.read().strip().splitlines() or [""])[-1]
-    return {"points": points, "ended": _reason(complaint) if ended == "failed" else ended}
+    return {"points": worth_keeping(points), "ended": _reason(complaint) if ended == "failed" else ended}
 
 
 def _reason(complaint: str) -> str:
@@ -71,6 +71,20 @@ def _reason(complaint: str) -> str:
 def _points(text: str) -> list[list[float]]:
     """The whole lines that are points; libraries may print what they like in between."""
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.startswith("[") and line.endswith("]\n")]
+
+
+def worth_keeping(points: list[list[float]]) -> list[list[float]]:
+    """Those 1 % of the time apart, which is what a plot shows; the first that is close enough, the nearest and the last."""
+    asked = [
+        next((point for point in points if point[1] <= ENOUGH), None),
+        min(points, key=lambda point: point[1], default=None),
+    ]
+    kept, last = [], 0.0
+    for point in points:
+        if point[0] >= 1.01 * last or point is points[-1] or any(point is one for one in asked):
+            kept.append(point)
+            last = point[0]
+    return kept
 
 
 def _paths() -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -57,18 +59,34 @@ def test_likelihoods_and_gradients_are_those_of_rows_in_pieces(small_data_too, f
     assert table.data.numbers.shape[1] % 8 == 0
     displacement, batch = 0.1 * rng.normal(size=model.dim), np.array([3, 59, 3, 0])
     with width("float64"):
-        for problem in (pieces, table):
-            likelihoods = jax.jit(model.loss.log_likelihoods)(problem, displacement, problem.data)
-            gradient = jax.jit(model.loss.gradient)(problem, displacement, batch)
-            if problem is pieces:
-                expected = likelihoods, gradient
-        assert np.allclose(likelihoods, expected[0], rtol=ROUNDING, atol=ROUNDING)
-        assert np.allclose(gradient, expected[1], rtol=ROUNDING, atol=ROUNDING)
+        for read in (lambda p: model.loss.log_likelihoods(p, displacement, p.data), gradient_of(model, displacement, batch)):
+            assert np.allclose(jax.jit(read)(table), jax.jit(read)(pieces), rtol=ROUNDING, atol=ROUNDING)
 
 
-def positions(model, problem, scheme):
+def gradient_of(model, displacement, batch):
+    return lambda problem: model.loss.gradient(problem, displacement, batch)
+
+
+def test_a_number_behind_the_features_that_meets_no_zero_is_seen(small_data_too, monkeypatch):
+    """The negative control: with a coefficient of 1e-6 for what lies behind the features the gradient is another one."""
+
+    def not_zeros(coef, width):
+        return jnp.concatenate([coef, jnp.full((width - len(coef), *coef.shape[1:]), 1e-6, coef.dtype)])
+
+    model = model_of("bernoulli")
+    pieces, table = problems(model)
+    read = gradient_of(model, np.full(model.dim, 0.1), np.arange(7))
+    monkeypatch.setattr(sys.modules["ornstein.glm"], "_with_zeros", not_zeros)
+    with width("float64"):
+        assert not np.allclose(read(table), read(pieces), rtol=ROUNDING, atol=ROUNDING)
+
+
+def run_of(model, problem, scheme):
     dynamics = orn.Dynamics(np.asarray(1e-2), 7, scheme)
-    run = Run(model.loss, problem, dynamics, model.n_data, np.zeros((3, model.dim)), 3, "float64")
+    return Run(model.loss, problem, dynamics, model.n_data, np.zeros((3, model.dim)), 3, "float64")
+
+
+def positions(run):
     kept = {}
     run.advance(20, 10, lambda number, values: kept.setdefault(number, []).append(values.positions))
     return np.stack([np.concatenate(kept[number]) for number in range(3)])
@@ -77,23 +95,32 @@ def positions(model, problem, scheme):
 @pytest.mark.parametrize("family", ["bernoulli", "categorical"])
 @pytest.mark.parametrize("scheme", ["without-replacement", "slices"])
 def test_chains_are_those_of_rows_in_pieces(small_data_too, monkeypatch, family, scheme):
-    """Slices are read in one kernel and the others in several; where rows are drawn for themselves the two draw other rows."""
+    """Not where each row is drawn for itself: the loop draws other rows then if it is one kernel."""
     monkeypatch.setattr(shuffled_rows, "BEYOND_CACHES", 0)
     monkeypatch.setattr(shuffled_rows, "FEWEST_SLICES", 0)
     model = model_of(family)
-    pieces, table = (positions(model, problem, scheme) for problem in problems(model))
+    pieces, table = (positions(run_of(model, problem, scheme)) for problem in problems(model))
     assert np.ptp(pieces) > 0.01
     assert np.allclose(table, pieces, rtol=0.0, atol=ROUNDING)
 
 
-def test_a_number_behind_the_features_that_is_not_covered_by_a_zero_is_seen(small_data_too, monkeypatch):
-    """The negative control: coefficients for what lies behind the features that are not zero change the chain."""
+def test_rows_that_begin_at_lines_are_found_by_several_kernels(small_data_too, monkeypatch):
+    """With a chain for every core; slices, which need not be found, stay in one kernel."""
+    monkeypatch.setattr(engine.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(shuffled_rows, "BEYOND_CACHES", 0)
+    monkeypatch.setattr(shuffled_rows, "FEWEST_SLICES", 0)
     model = model_of("bernoulli")
     pieces, table = problems(model)
-    expected = positions(model, pieces, "without-replacement")
-    places = table.data._places
-    spoilt = RowTable(table.data.numbers[:, np.r_[1 : table.data.numbers.shape[1], 0]], places)
-    assert not np.allclose(positions(model, table._replace(data=spoilt), "without-replacement"), expected, atol=ROUNDING)
+    assert begin_at_lines(table.data) and not begin_at_lines(pieces.data)
+    kernels = {
+        (p is table, s): run_of(model, p, s).program.one_kernel for p in (pieces, table) for s in ("replacement", "slices")
+    }
+    assert kernels == {
+        (False, "replacement"): True,
+        (True, "replacement"): False,
+        (False, "slices"): True,
+        (True, "slices"): True,
+    }
 
 
 def test_a_fit_on_rows_in_one_piece(monkeypatch):
