@@ -62,6 +62,8 @@ def langevin_rows():
         "SGLD exact": Row(orn.SGLD(exact=True), exact=True, axes=0),
         "SGLD decreasing": Row(orn.SGLD(schedule=orn.robbins_monro(5e-4, 10.0, 0.6)), axes=0, stationary=False),
         "SGLD-CV": Row(orn.SGLD(1e-3, control_variates=True), axes=0),
+        "SGLD diagonal": Row(orn.SGLD(0.5, preconditioner="diagonal"), axes=1),
+        "SGLD-CV full": Row(orn.SGLD(exact=True, control_variates=True, preconditioner="full"), exact=True, axes=2),
         "SGFS full": Row(orn.SGFS(), exact=True, axes=2),
         "SGFS diagonal": Row(orn.SGFS("diagonal", tuning="continuous"), axes=1),
         "SGFS own noise μ=0.3": Row(orn.SGFS(injected=0.05, damping=0.3), exact=True, axes=2),

@@ -79,10 +79,8 @@ def one_step(dynamics, displacement, velocity=None, factor=1.0, **state):
             start["velocity"] = jnp.asarray(velocity)
 
         def moved(indices, normal):
-            def gradient(position):
-                return model.loss.gradient(problem, position, indices)
-
-            after = kernel.step(arrays, start, gradient, normal, factor)
+            slope = model.loss.gradient_change if dynamics.control_variates else model.loss.gradient
+            after = kernel.step(arrays, start, lambda position: slope(problem, position, indices), normal, factor)
             return jnp.concatenate([after["position"], after.get("velocity", after["position"] - start["position"])])
 
         batches = jnp.asarray(all_minibatches(dynamics.scheme, 5, dynamics.batch_size))

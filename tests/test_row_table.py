@@ -59,7 +59,12 @@ def test_likelihoods_and_gradients_are_those_of_rows_in_pieces(small_data_too, f
     assert table.data.numbers.shape[1] % 8 == 0
     displacement, batch = 0.1 * rng.normal(size=model.dim), np.array([3, 59, 3, 0])
     with width("float64"):
-        for read in (lambda p: model.loss.log_likelihoods(p, displacement, p.data), gradient_of(model, displacement, batch)):
+        reads = (
+            lambda p: model.loss.log_likelihoods(p, displacement, p.data),
+            gradient_of(model, displacement, batch),
+            lambda p: model.loss.gradient_change(p, displacement, batch),
+        )
+        for read in reads:
             assert np.allclose(jax.jit(read)(table), jax.jit(read)(pieces), rtol=ROUNDING, atol=ROUNDING)
 
 

@@ -21,6 +21,7 @@ from sampler_checks import (
 
 import ornstein as orn
 from ornstein import theory
+from ornstein.minibatch import noise_factor
 
 SCHEMES = ("replacement", "without-replacement", "slices")
 
@@ -106,7 +107,7 @@ def test_the_exact_form_has_the_posterior_as_its_law_up_to_its_bound(damping, sc
             options = {"exact": True, "control_variates": control_variates, "damping": damping}
             dynamics = orn.SGLD(epsilon, **options).tune(curvature, 50, scheme)
             assert dynamics.predict(curvature).kl_qp < 1e-8
-        with pytest.raises(orn.InputError, match="is beyond"):
+        with pytest.raises(orn.InputError, match="is not below"):
             orn.SGLD(1.01 * bound, exact=True, control_variates=control_variates, damping=damping).tune(curvature, 50, scheme)
 
 
@@ -203,6 +204,101 @@ def test_doubled_noise_is_noticed():
     assert_not_law(posterior, smaller.covariance)
 
 
+# Preconditioned.
+
+
+@pytest.mark.parametrize("control_variates", [False, True])
+@pytest.mark.parametrize("damping", [1.0, 0.3])
+def test_the_full_preconditioner_is_the_inverse_of_what_a_step_takes_up(damping, control_variates):
+    """H = (ε/2)(μ/(2−μ) A + (N/S) C)⁻¹, R = (εμ − ε²/4)/N times the same inverse, and the bound is 4μ; all by hand."""
+    curvature, batch = quadratic()[1], 50
+    options = {"exact": True, "control_variates": control_variates, "damping": damping, "preconditioner": "full"}
+    noise = curvature.effective_noise - (curvature.noise if control_variates else 0.0)
+    inverse = np.linalg.inv(damping / (2.0 - damping) * curvature.hessian + curvature.n_data / batch * noise)
+    automatic = orn.SGLD(**options).tune(curvature, batch)
+    assert relative(automatic.preconditioner, 0.2 * damping * inverse) < 1e-10
+    epsilon = 1.3 * damping
+    dynamics = orn.SGLD(epsilon, **options).tune(curvature, batch)
+    assert relative(dynamics.preconditioner, epsilon / 2 * inverse) < 1e-10
+    assert relative(dynamics.injected, (epsilon * damping - epsilon**2 / 4) / curvature.n_data * inverse) < 1e-9
+    orn.SGLD(3.999 * damping, **options).tune(curvature, batch)
+    with pytest.raises(orn.InputError, match="is not below"):
+        orn.SGLD(4.0 * damping, **options).tune(curvature, batch)
+
+
+@pytest.mark.parametrize("preconditioner", ["diagonal", "full"])
+@pytest.mark.parametrize("control_variates", [False, True])
+@pytest.mark.parametrize("damping", [1.0, 0.3])
+@pytest.mark.parametrize("scheme", ["replacement", "without-replacement"])
+def test_the_preconditioned_exact_form_has_the_posterior_as_its_law_up_to_its_bound(
+    preconditioner, scheme, damping, control_variates
+):
+    options = {"exact": True, "control_variates": control_variates, "damping": damping, "preconditioner": preconditioner}
+    for curvature in (written_down(), quadratic()[1]):
+        tenth = orn.SGLD(**options).tune(curvature, 50, scheme)
+        for factor in (1e-3, 1.0, 9.99):
+            injected = theory.matched_injection(
+                curvature.hessian,
+                curvature.effective_noise - (curvature.noise if control_variates else 0.0),
+                factor * tenth.preconditioner,
+                curvature.n_data,
+                50 / noise_factor(scheme, curvature.n_data, 50),
+                damping,
+            )
+            settings = {"injected": injected, "control_variates": control_variates}
+            dynamics = orn.Dynamics(factor * tenth.preconditioner, 50, scheme, damping, **settings)
+            assert dynamics.predict(curvature).kl_qp < 1e-8
+        assert np.linalg.eigvalsh(injected)[0] > 0
+        assert tenth.predict(curvature).kl_qp < 1e-8
+
+
+def test_control_variates_and_curvature_make_a_draw_cost_a_few_minibatches():
+    """The rates of forgetting are (ε/2)/(1 + k), k the eigenvalues of (N/S) A⁻¹K, and few steps do; without either many do."""
+    curvature, batch = quadratic()[1], 50
+    response = curvature.effective_noise - curvature.noise
+    ratios = scipy.linalg.eigvalsh(curvature.n_data / batch * response, curvature.hessian)
+    options = {"exact": True, "preconditioner": "full"}
+    controlled = orn.SGLD(2.0, **options, control_variates=True).tune(curvature, batch).predict(curvature)
+    slowest = 1.0 / (1.0 + ratios[-1])
+    assert np.isclose(controlled.relaxation_time, -1.0 / np.log(1.0 - slowest), rtol=1e-9)
+    assert controlled.relaxation_time < 1.0
+    plain = orn.SGLD(2.0, **options).tune(curvature, batch).predict(curvature)
+    scalar = orn.SGLD(exact=True, control_variates=True).tune(curvature, batch).predict(curvature)
+    assert plain.relaxation_time > 20.0 * controlled.relaxation_time
+    assert scalar.relaxation_time > 3.0 * controlled.relaxation_time
+
+
+PRECONDITIONED = [
+    {"preconditioner": "full", "exact": True, "control_variates": True},
+    {"preconditioner": "full", "control_variates": True},
+    {"preconditioner": "full", "exact": True, "damping": 0.4},
+    {"preconditioner": "diagonal", "exact": True, "control_variates": True},
+]
+
+
+@pytest.mark.parametrize("options", PRECONDITIONED, ids=str)
+@pytest.mark.parametrize("problem", [quadratic, logistic])
+def test_the_covariance_is_as_predicted_with_a_preconditioner(problem, options):
+    model, curvature = problem()
+    assert_law(run(model, curvature, orn.SGLD(**options), 50, draws=1200))
+
+
+def test_unshaped_noise_with_a_preconditioner_is_noticed():
+    """Negative control: N(0, εG) where the exact form injects less."""
+    model, curvature = quadratic()
+    exact = orn.SGLD(2.0, exact=True, control_variates=True, preconditioner="full").tune(curvature, 50)
+    plain = orn.SGLD(2.0, control_variates=True, preconditioner="full").tune(curvature, 50)
+    assert_not_law(run(model, curvature, exact, None), plain.predict(curvature).covariance)
+    assert_not_law(run(model, curvature, plain, None), curvature.posterior_covariance)
+
+
+def test_the_full_preconditioner_needs_the_full_curvature():
+    diagonal = orn.Curvature(np.zeros(2), np.ones(2), np.ones(2), 100)
+    with pytest.raises(orn.InputError, match="holds diagonals only"):
+        orn.SGLD(preconditioner="full").tune(diagonal, 10)
+    assert orn.SGLD(preconditioner="diagonal", exact=True).tune(diagonal, 10).preconditioner.shape == (2,)
+
+
 # Decreasing rates.
 
 
@@ -281,6 +377,7 @@ def test_a_decreasing_rate_brings_the_law_to_the_posterior():
         {"step_size": np.nan},
         {"damping": 0.0},
         {"damping": 1.5},
+        {"preconditioner": "sqrt"},
         {"schedule": orn.robbins_monro(1.0), "step_size": 0.1},
         {"schedule": orn.robbins_monro(1.0), "exact": True},
         {"schedule": lambda steps: 1.0},

@@ -111,7 +111,10 @@ class Dynamics:
 
 @dataclass(frozen=True)
 class LinearKernel:
-    """One step of the recursion in displacements from the mode; equal kernels share compiled code."""
+    """One step of the recursion in displacements from the mode; equal kernels share compiled code.
+
+    With `control_variates` the loop hands it the gradient's change since the mode for the gradient.
+    """
 
     preconditioner_axes: int
     injected_axes: int | None
@@ -128,8 +131,6 @@ class LinearKernel:
 
     def step(self, arrays: Any, state: Any, gradient: Callable[[Any], Any], normal: Any, factor: Any) -> dict[str, Any]:
         slope = gradient(state["position"])
-        if self.control_variates:
-            slope = slope - gradient(jnp.zeros_like(state["position"]))
         if "gradient_root" in arrays:
             slope = slope + arrays["gradient_root"] * normal / jnp.sqrt(factor)
         move = -factor * _apply(arrays["preconditioner"], slope)

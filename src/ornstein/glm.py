@@ -41,15 +41,33 @@ class Likelihood:
     elementary: bool = False
 
     def __call__(self, params: Any, example: Any, hyperparameters: Any) -> Array:
+        value = self.of_predictor(self._predictors(params, example), example["y"], hyperparameters)
+        return value * example["weight"] if "weight" in example else value
+
+    def change(self, params: Any, centre: Any, example: Any, hyperparameters: Any) -> Array:
+        """Its slope in the parameters is that of the log likelihood less what it is at the centre.
+
+        Predictors are linear in the parameters, so that one product with the features does for both slopes. Those at the centre
+        need none: its coefficients are zeros, because what they contribute is in the offset (`GLM._centred`).
+        """
+        predictors = self._predictors(params, example)
+        offset = example["offset"] if "offset" in example else jnp.zeros(predictors.shape[int(self.infer_scale) :])
+        still = self._with_scale(offset.astype(predictors.dtype), centre)
+        slope = jax.grad(self.of_predictor)(still, example["y"], hyperparameters)
+        value = self.of_predictor(predictors, example["y"], hyperparameters) - jnp.sum(slope * predictors)
+        return value * example["weight"] if "weight" in example else value
+
+    def _predictors(self, params: Any, example: Any) -> Array:
+        """All that `of_predictor` needs of the parameters."""
         if isinstance(example, row_table.RowTable):
             params = {**params, "coef": _with_zeros(params["coef"], example["x"].shape[-1])}
         predictor = self.predictor(params, example["x"])
         if "offset" in example:
             predictor = predictor + example["offset"]
-        if self.infer_scale:
-            predictor = jnp.stack([predictor, params["log_scale"]])
-        value = self.of_predictor(predictor, example["y"], hyperparameters)
-        return value * example["weight"] if "weight" in example else value
+        return self._with_scale(predictor, params)
+
+    def _with_scale(self, predictor: Array, params: Any) -> Array:
+        return jnp.stack([predictor, params["log_scale"]]) if self.infer_scale else predictor
 
     def predictor(self, params: Any, x: Any) -> Array:
         """The linear predictor: a scalar, or a vector with one entry per class."""

@@ -107,9 +107,9 @@ def _step(program: Program, problem: Problem, arrays: Any, randomness: Any, numb
     rows, problem = _rows(program, problem.data, batch), problem._replace(data=None)
     normal = None if normals is None else lax.dynamic_index_in_dim(normals, number, 0, keepdims=False)
     factor = 1.0 if factors is None else factors[number]
-    current = program.kernel.step(
-        arrays, current, lambda position: program.loss.gradient(problem, position, rows), normal, factor
-    )
+    loss = program.loss
+    slope = loss.gradient_change if getattr(program.kernel, "control_variates", False) else loss.gradient
+    current = program.kernel.step(arrays, current, lambda position: slope(problem, position, rows), normal, factor)
     return current, (total + current["position"] if program.summed else total)
 
 

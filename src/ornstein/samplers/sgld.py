@@ -17,24 +17,32 @@ from ornstein.minibatch import checked_batch_size, checked_scheme, effective_bat
 from ornstein.samplers.tolerable_step import tolerable_step
 
 Array = np.ndarray
+PRECONDITIONERS = ("scalar", "diagonal", "full")
 
 
 @dataclass(frozen=True)
 class SGLD:
-    """θ' = θ − (εN/2) ĝ(θ) + N(0, εI) (Welling and Teh 2011), ĝ the minibatch gradient of the mean loss.
+    """θ' = θ − (εN/2) Gĝ(θ) + N(0, εG) (Welling and Teh 2011: G = I), ĝ the minibatch gradient of the mean loss.
 
-    The law that results has (N/2)(AΣ+ΣA) − (εN²/4) AΣA = I + (εN²/4S) C: the posterior as ε → 0, wider than it at every ε > 0.
-    With `exact=True` the injected noise is N(0, ε(I − (εN/4)(A + (N/S) C))), and the law *is* the posterior at any ε up to
-    the bound at which that stops being a covariance. With `control_variates=True` the gradient is ĝ(θ) − ĝ(θ̂), θ̂ the mode:
-    what remains of the gradient noise is its answer to the spread of θ, K[Σ]. C + K[Σ] stands for C throughout.
+    The law that results (G = I) has (N/2)(AΣ+ΣA) − (εN²/4) AΣA = I + (εN²/4S) C: the posterior as ε → 0, wider than it at every
+    ε > 0. With `exact=True` the injected noise is N(0, εG − (ε²N/4) G(A + (N/S) C)G), and the law *is* the posterior at any ε
+    up to the bound at which that stops being a covariance. With `control_variates=True` the gradient is ĝ(θ) − ĝ(θ̂), θ̂ the
+    mode: what remains of the gradient noise is its answer to the spread of θ, K[Σ]. C + K[Σ] stands for C throughout.
+
+    `SGLD("auto", exact=True, control_variates=True, preconditioner="full")` takes the step (A + (N/S) K[A⁻¹/N])⁻¹, which forgets
+    in a few steps where S rows say as much about the parameters as there are parameters: a draw costs a few minibatches
+    then, where the noise of constant SGD makes it cost a pass over the data.
 
     Args:
         step_size: ε in the units of its paper, where the gradient is that of the summed log posterior: H = εN/2 on the mean
-            loss. "auto" is the largest ε with predicted KL(sampler ‖ posterior) ≤ 0.05; with `exact`, half its bound.
+            loss. "auto" is the largest ε with predicted KL(sampler ‖ posterior) ≤ 0.05; with `exact`, half its bound, or a
+            tenth of it with a preconditioner, because steps as long as Newton's are right on a quadratic loss alone.
         schedule: step counts (array) ↦ ε_t (array), for instance `robbins_monro(…)`. No stationary law exists then.
         exact: shape the injected noise as above; refuses a step beyond the bound.
         control_variates: take the gradient's difference from the one at the mode (SGLD-CV).
-        damping: μ in (0, 1]. Below 1 it is v' = (1−μ)v − (εN/2) ĝ + N(0, μεI), θ' = θ + v'.
+        damping: μ in (0, 1]. Below 1 it is v' = (1−μ)v − (εN/2) Gĝ + N(0, μεG), θ' = θ + v'.
+        preconditioner: "scalar": G = I. "full": NG = (μ/(2−μ) A + (N/S) C)⁻¹, for which `exact` has the bound ε ≤ 4μ; "diagonal":
+            one over the diagonal of that matrix.
 
     >>> from ornstein.curvature import Curvature
     >>> cur = Curvature(mode=[0.0, 0.0], hessian=[[2.0, 1.0], [1.0, 2.0]], noise=[[1.0, 0.0], [0.0, 3.0]], n_data=1000)
@@ -49,10 +57,13 @@ class SGLD:
     exact: bool = False
     control_variates: bool = False
     damping: float = 1.0
+    preconditioner: str = "scalar"
 
     def __post_init__(self) -> None:
         checked_step_size(self.step_size)
         checked_damping(self.damping)
+        if self.preconditioner not in PRECONDITIONERS:
+            raise InputError(f"preconditioner must be one of {PRECONDITIONERS}, not {self.preconditioner!r}")
         if self.schedule is None:
             return
         if self.step_size != "auto":
@@ -63,32 +74,35 @@ class SGLD:
 
     @property
     def name(self) -> str:
-        return "SGLD-CV" if self.control_variates else "SGLD"
+        form = "" if self.preconditioner == "scalar" else f"({self.preconditioner!r})"
+        return ("SGLD-CV" if self.control_variates else "SGLD") + form
 
     def tune(self, curvature: Curvature, batch_size: int, scheme: str = "replacement") -> Dynamics:
         """The Dynamics for this Curvature."""
         scheme = checked_scheme(scheme)
         batch_size = checked_batch_size(batch_size, curvature.n_data, scheme)
+        shape = self._shape(curvature, effective_batch(scheme, curvature.n_data, batch_size))
 
         def build(step_size: float) -> Dynamics:
-            return self._at(step_size, curvature, batch_size, scheme)
+            return self._at(step_size, shape, curvature, batch_size, scheme)
 
         if self.schedule is not None:
             return build(float(self.schedule(np.zeros(1))[0]))
         if self.exact:
-            return build(self._within_bound(curvature, batch_size, scheme))
+            return build(self._within_bound(shape, curvature, batch_size, scheme))
         if isinstance(self.step_size, str):
-            unit = theory.normal_modes(curvature.hessian, 1.0, self.damping)
+            unit = theory.normal_modes(curvature.hessian, shape, self.damping)
             return build(tolerable_step(build, curvature, 2.0 / curvature.n_data * theory.mean_square_bound(unit, None)))
         return build(float(self.step_size))
 
-    def _at(self, step_size: float, curvature: Curvature, batch_size: int, scheme: str) -> Dynamics:
+    def _at(self, step_size: float, shape: Array, curvature: Curvature, batch_size: int, scheme: str) -> Dynamics:
         n_data = curvature.n_data
-        step = np.asarray(step_size * n_data / 2.0)
-        injected = np.asarray(self.damping * step_size)
+        step = np.asarray(step_size * n_data / 2.0 * shape)
+        injected = np.asarray(self.damping * step_size * shape)
         if self.exact:
             batch = effective_batch(scheme, n_data, batch_size)
             injected = theory.matched_injection(curvature.hessian, self._noise(curvature), step, n_data, batch, self.damping)
+        taken = f"H = εN/2 = {float(step):.6g}" if step.ndim == 0 else "H = (εN/2) G"
         return Dynamics(
             step,
             batch_size,
@@ -98,19 +112,31 @@ class SGLD:
             schedule=None if self.schedule is None else RelativeSchedule(self.schedule, step_size),
             control_variates=self.control_variates,
             sampler=self.name,
-            notes=(f"step size ε = {step_size:.6g}, that is H = εN/2 = {float(step):.6g} on the mean loss",),
+            notes=(f"step size ε = {step_size:.6g}, that is {taken} on the mean loss",),
         )
 
-    def _within_bound(self, curvature: Curvature, batch_size: int, scheme: str) -> float:
+    def _shape(self, curvature: Curvature, batch: float) -> Array:
+        """G: the inverse of what a step's drift and gradient noise take of the injected noise, or of its diagonal."""
+        if self.preconditioner == "scalar":
+            return np.asarray(1.0)
+        if self.preconditioner == "full" and curvature.diagonal:
+            raise InputError("the full preconditioner needs the full curvature; this one holds diagonals only. Use 'diagonal'")
+        given = curvature.hessian, self._noise(curvature), curvature.n_data, batch, self.damping
+        if self.preconditioner == "full":
+            return theory.exact_preconditioner(*given) / (2.0 * self.damping * curvature.n_data)
+        taken = theory.noise_taken_up(*given)
+        return 1.0 / (taken if taken.ndim == 1 else np.diagonal(taken)) / curvature.n_data**2
+
+    def _within_bound(self, shape: Array, curvature: Curvature, batch_size: int, scheme: str) -> float:
         """The step for exact=True: half the bound, or the given one if it keeps to the bound."""
         n_data, noise = curvature.n_data, self._noise(curvature)
         batch = effective_batch(scheme, n_data, batch_size)
-        bound = 2.0 / n_data * theory.injection_bound(curvature.hessian, noise, n_data, batch, self.damping)
+        bound = 2.0 / n_data * theory.injection_bound(curvature.hessian, noise, n_data, batch, self.damping, shape=shape)
         if isinstance(self.step_size, str):
-            return bound / 2.0
-        if self.step_size > bound:
+            return bound * (0.5 if self.preconditioner == "scalar" else 0.1)
+        if self.step_size > bound * (1.0 - 1e-9):
             raise InputError(
-                f"step_size {self.step_size:.4g} is beyond {bound:.4g}, the bound 4/(N λ_max(A + (N/S) C)) up to which the "
+                f"step_size {self.step_size:.4g} is not below {bound:.4g}, the bound 4/(N λ_max(G(A + (N/S) C))) up to which the "
                 f"noise injected by exact=True is a covariance (batch_size={batch_size}): use a smaller step or a larger batch"
             )
         return float(self.step_size)

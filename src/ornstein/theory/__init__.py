@@ -2,8 +2,8 @@
 
 Where is what: `stationary_covariance` (one Lyapunov equation for all samplers), `theorem_1_rate`, `theorem_2_preconditioner`,
 `diagonal_corollary`, `square_root_rate`, `reverse_kl_rate` (the paper's), `exact_preconditioner`, `exact_rate`,
-`exact_diagonal`, `sandwich_preconditioner`, `matched_injection`, `injection_bound` (discrete time), `window_covariance`,
-`transport_map` (averages), `kl`, `monte_carlo_floor`.
+`exact_diagonal`, `sandwich_preconditioner`, `noise_taken_up`, `matched_injection`, `injection_bound` (discrete time),
+`window_covariance`, `transport_map` (averages), `kl`, `monte_carlo_floor`.
 """
 
 from ornstein.theory.averaging import sandwich_covariance, transport_map, window_covariance
@@ -17,6 +17,7 @@ from ornstein.theory.rates import (
     injection_bound,
     largest_rate_within,
     matched_injection,
+    noise_taken_up,
     reverse_kl_rate,
     sandwich_preconditioner,
     square_root_rate,
@@ -42,6 +43,7 @@ __all__ = [
     "matched_injection",
     "mean_square_bound",
     "monte_carlo_floor",
+    "noise_taken_up",
     "normal_modes",
     "reverse_kl_rate",
     "sandwich_covariance",

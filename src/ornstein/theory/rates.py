@@ -61,6 +61,14 @@ def reverse_kl_rate(hessian: ArrayLike, noise: ArrayLike, n_data: int, batch_siz
     return float(batch_size / (n_data * dimension) * np.trace(inverse))
 
 
+def noise_taken_up(hessian: ArrayLike, noise: ArrayLike, n_data: int, batch_size: float, damping: float = 1.0) -> Array:
+    """T = μ/((2−μ)N) A + C/S: of the noise (2μ/N) H that a step H to the posterior must bring, drift and gradients bring HTH."""
+    a, c = np.asarray(hessian, dtype=float), np.asarray(noise, dtype=float)
+    if a.ndim and c.ndim and a.ndim != c.ndim:
+        a, c = as_matrix(a, a.shape[0]), as_matrix(c, a.shape[0])
+    return damping / ((2.0 - damping) * n_data) * a + c / batch_size
+
+
 def exact_preconditioner(hessian: ArrayLike, noise: ArrayLike, n_data: int, batch_size: float, damping: float = 1.0) -> Array:
     """H = 2μ (μ/(2−μ) A + (N/S) C)⁻¹: the discrete stationary covariance *is* the posterior A⁻¹/N, at any step size.
 
@@ -68,8 +76,7 @@ def exact_preconditioner(hessian: ArrayLike, noise: ArrayLike, n_data: int, batc
     >>> round(float(stationary_covariance(np.eye(1), np.eye(1) / 10, H)[0, 0]), 12)
     0.1
     """
-    a, c = np.asarray(hessian, dtype=float), np.asarray(noise, dtype=float)
-    inverse = damping / (2.0 - damping) * a + n_data / batch_size * c
+    inverse = n_data * noise_taken_up(hessian, noise, n_data, batch_size, damping)
     return 2.0 * damping * (1.0 / inverse if inverse.ndim == 1 else _inverse(inverse))
 
 
@@ -89,33 +96,36 @@ def matched_injection(
     damping: float = 1.0,
 ) -> Array:
     """R = (2μ/N) H − μ/((2−μ)N) HAH − HCH/S: with it any symmetric H has the posterior as its law, where R is PSD."""
-    a, h = np.asarray(hessian, dtype=float), np.asarray(preconditioner, dtype=float)
-    dimension = a.shape[0]
+    taken, h = noise_taken_up(hessian, noise, n_data, batch_size, damping), np.asarray(preconditioner, dtype=float)
     if h.ndim < 2:
-        h = np.broadcast_to(h, (dimension,))
-    taken = damping / ((2.0 - damping) * n_data) * a + np.asarray(noise, dtype=float) / batch_size
+        h = np.broadcast_to(h, taken.shape[:1])
     if h.ndim == 1 and taken.ndim == 2:
         return np.diag(2.0 * damping / n_data * h) - congruence(h, taken)
     return 2.0 * damping / n_data * h - congruence(h, taken)
 
 
 def injection_bound(
-    hessian: ArrayLike, noise: ArrayLike, n_data: int, batch_size: float, damping: float = 1.0, *, drift: bool = True
+    hessian: ArrayLike,
+    noise: ArrayLike,
+    n_data: int,
+    batch_size: float,
+    damping: float = 1.0,
+    *,
+    shape: ArrayLike = 1.0,
+    drift: bool = True,
 ) -> float:
-    """The largest scalar step h for which the matched injection is still a covariance.
+    """The largest h for which the matched injection of the step h·`shape` is still a covariance.
 
-    h ≤ (2μ/N)/λ_max(μ/((2−μ)N) A + C/S). With `drift=False` the term in A is left out: the bound of an injection that makes
-    up for the gradient noise alone, 2μh/N I − h²C/S.
+    h ≤ (2μ/N)/λ_max(shape·(μ/((2−μ)N) A + C/S)). With `drift=False` the term in A is left out: the bound of an injection that
+    makes up for the gradient noise alone, 2μh/N I − h²C/S.
 
     >>> injection_bound(np.eye(2), np.eye(2), n_data=10, batch_size=5.0)  # 2/(1 + N/S)
     0.666666666666666...
     """
-    a, taken = np.asarray(hessian, dtype=float), np.asarray(noise, dtype=float) / batch_size
-    if drift:
-        if a.ndim != taken.ndim:
-            a, taken = as_matrix(a, a.shape[0]), as_matrix(taken, a.shape[0])
-        taken = taken + damping / ((2.0 - damping) * n_data) * a
-    largest = float(np.max(taken) if taken.ndim == 1 else np.linalg.eigvalsh(taken)[-1])
+    a = np.asarray(hessian, dtype=float)
+    taken = noise_taken_up(a if drift else np.zeros_like(a), noise, n_data, batch_size, damping)
+    # The eigenvalues of shape·T are the rates at which a step of this shape would move on the Hessian T.
+    largest = float(np.max(normal_modes(taken, shape).rates))
     return float("inf") if largest <= 0.0 else 2.0 * damping / (n_data * largest)
 
 
