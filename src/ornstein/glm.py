@@ -40,11 +40,16 @@ class Likelihood:
     intercept_reference: bool = False
     elementary: bool = False
 
+    @property
+    def polynomial(self) -> bool:
+        """Whether the slope of a row is a matter of sums and products, once the scale is known."""
+        return self.elementary and self.family == "gaussian"
+
     def __call__(self, params: Any, example: Any, hyperparameters: Any) -> Array:
         value = self.of_predictor(self._predictors(params, example), example["y"], hyperparameters)
         return value * example["weight"] if "weight" in example else value
 
-    def change(self, params: Any, centre: Any, example: Any, hyperparameters: Any) -> Array:
+    def change(self, centre: Any, params: Any, example: Any, hyperparameters: Any) -> Array:
         """Its slope in the parameters is that of the log likelihood less what it is at the centre.
 
         Predictors are linear in the parameters, so that one product with the features does for both slopes. Those at the centre
@@ -91,10 +96,14 @@ class Likelihood:
 
     def of_predictor(self, predictor: Array, y: Array, hyperparameters: Any) -> Array:
         if self.family == "gaussian":
-            mean, log_scale = (
-                (predictor[0], predictor[1]) if self.infer_scale else (predictor, jnp.log(hyperparameters["noise_scale"]))
-            )
-            return -0.5 * ((y - mean) * jnp.exp(-log_scale)) ** 2 - log_scale - 0.5 * np.log(2.0 * np.pi)
+            if self.infer_scale:
+                mean, log_scale = predictor[0], predictor[1]
+                fit = ((y - mean) * jnp.exp(-log_scale)) ** 2
+            else:
+                # The scale's part comes as one number: no exponential and no division for every row.
+                mean, log_scale = predictor, jnp.log(hyperparameters["noise_scale"])
+                fit = (y - mean) ** 2 * (1.0 / hyperparameters["noise_scale"]) ** 2
+            return -0.5 * fit - log_scale - 0.5 * np.log(2.0 * np.pi)
         if self.family == "bernoulli":
             # Not yu − softplus(u), whose slope is lost to rounding at large u.
             return -_softplus((1.0 - 2.0 * y) * predictor)

@@ -19,7 +19,6 @@ from jax.experimental.xla_metadata import set_xla_metadata
 from ornstein import uniform
 from ornstein.compiled import WIDE, compiled, known_options
 from ornstein.model import Loss, Problem
-from ornstein.row_bytes import as_numbers
 
 KEPT = 7  # the place of `memory` among the arguments of a compiled block
 # Keeps XLA from taking sums over many rows with a library, which no kernel can do inside.
@@ -104,22 +103,18 @@ def _loop(
 def _step(program: Program, problem: Problem, arrays: Any, randomness: Any, number: Any, batch: Any, moved: Any) -> Any:
     """State and sum of positions after one more step, number `number` of the block."""
     (current, total), (_, normals, factors) = moved, randomness
-    rows, problem = _rows(program, problem.data, batch), problem._replace(data=None)
+    if program.slice_rows:
+        batch, problem = _slice(problem.data, batch, program.slice_rows), problem._replace(data=None)
     normal = None if normals is None else lax.dynamic_index_in_dim(normals, number, 0, keepdims=False)
     factor = 1.0 if factors is None else factors[number]
     loss = program.loss
     slope = loss.gradient_change if getattr(program.kernel, "control_variates", False) else loss.gradient
-    current = program.kernel.step(arrays, current, lambda position: slope(problem, position, rows), normal, factor)
+    current = program.kernel.step(arrays, current, lambda position: slope(problem, position, batch), normal, factor)
     return current, (total + current["position"] if program.summed else total)
 
 
-def _rows(program: Program, data: Any, batch: Any) -> Any:
-    """The rows of a minibatch that comes as its first row, as indices, or, where no data are held, as rows."""
-    if program.slice_rows:
-        return jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, batch, program.slice_rows, 0), data)
-    if data is None:
-        return batch
-    return as_numbers(jax.tree.map(lambda leaf: leaf.at[batch].get(mode="promise_in_bounds"), data))
+def _slice(data: Any, start: Any, rows: int) -> Any:
+    return jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, start, rows, 0), data)
 
 
 def _on_given(step: Any, batches: Any, stride: Any, start: Any, moved: Any, indices: None) -> tuple[Any, None]:
