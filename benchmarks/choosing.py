@@ -53,6 +53,9 @@ def sampled(sampler: Any) -> Callable[..., orn.Posterior]:
 
 METHODS: dict[str, Callable[..., orn.Posterior]] = {
     '`ConstantSGD("full")`': sampled(orn.ConstantSGD("full")),
+    '`SGLD(exact=True, control_variates=True, preconditioner="full")`': sampled(
+        orn.SGLD(exact=True, control_variates=True, preconditioner="full")
+    ),
     '`SGFS("full")`': sampled(orn.SGFS("full")),
     "`IASG()`": sampled(orn.IASG()),
     '`ConstantSGD("diagonal")`': sampled(orn.ConstantSGD("diagonal")),

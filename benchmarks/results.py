@@ -131,6 +131,7 @@ def _posterior(result: dict[str, Any]) -> list[str]:
         "is its exact posterior; elsewhere it is Hamiltonian Monte Carlo on all data, not Laplace's approximation. SGLD runs "
         "with 5 rates, and only the best one's time counts; NUTS, ADVI and SGLD run as their documentation shows, and ornstein as its own "
         "does: with its defaults, and on slices (`scheme=\"slices\"`) where data are beyond the processor's caches, as covertype's are. "
+        '“ornstein SGLD-CV” is `SGLD(exact=True, control_variates=True, preconditioner="full")`. '
         "With more than 100 parameters the distance is that between the products of the marginals."
         + "".join(
             f" The Monte-Carlo error of {name}'s reference is a KL of about {part['reference error']:.2g}."

@@ -45,7 +45,7 @@ class Pool:
         return np.asarray(mean), np.asarray(spread) / total
 
 
-def ornstein(problem: Problem, structure: str = "auto") -> Iterator[Found]:
+def ornstein(problem: Problem, structure: str = "auto", draws: int = 50, **options: Any) -> Iterator[Found]:
     """`orn.sample` with its defaults, asked for twice as many draws each time; all draws count.
 
     Data beyond the processor's caches are read in slices, as docs/scaling.md advises.
@@ -56,9 +56,12 @@ def ornstein(problem: Problem, structure: str = "auto") -> Iterator[Found]:
     model = problem.model()
     scheme = "slices" if problem.features.nbytes >= BEYOND_CACHES else "replacement"
     curvature = orn.measure(model, structure)
-    pool, draws = Pool(problem.marginal, late=False), 50
+    pool, settings = (
+        Pool(problem.marginal, late=False),
+        {"scheme": scheme, "curvature": curvature, "keep": "moments", **options},
+    )
     for seed in range(30):
-        post = orn.sample(model, scheme=scheme, curvature=curvature, draws=draws, seed=seed, keep="moments", progress=False)
+        post = orn.sample(model, draws=draws, seed=seed, progress=False, **settings)
         pool.add_moments(post.settings["states"], post.mean, post.covariance)
         yield pool.moments()
         draws *= 2
@@ -67,6 +70,17 @@ def ornstein(problem: Problem, structure: str = "auto") -> Iterator[Found]:
 def ornstein_diagonal(problem: Problem) -> Iterator[Found]:
     """The diagonal metric: no whole matrix is measured, and the preconditioner is a diagonal."""
     yield from ornstein(problem, "diagonal")
+
+
+def ornstein_controlled(problem: Problem) -> Iterator[Found]:
+    """Langevin dynamics with control variates and the full metric, as docs/choosing-a-sampler.md advises for many rows.
+
+    Most directions forget within some steps and few within hundreds, so that draws more often than the slowest one forgets tell more.
+    """
+    import ornstein as orn
+
+    sampler = orn.SGLD(exact=True, control_variates=True, preconditioner="full")
+    yield from ornstein(problem, draws=250, sampler=sampler, thin=64)
 
 
 def newton_laplace(problem: Problem) -> Iterator[Found]:
@@ -179,6 +193,7 @@ def pymc_full_rank(problem: Problem) -> Iterator[Found]:
 
 ROADS: dict[str, Callable[..., Iterator[Found]]] = {
     "ornstein": ornstein,
+    "ornstein SGLD-CV": ornstein_controlled,
     "ornstein diagonal": ornstein_diagonal,
     "Newton + Laplace": newton_laplace,
     "numpyro NUTS": numpyro_nuts,

@@ -292,6 +292,16 @@ def test_unshaped_noise_with_a_preconditioner_is_noticed():
     assert_not_law(run(model, curvature, plain, None), curvature.posterior_covariance)
 
 
+def test_the_injection_is_symmetric_where_the_curvature_spans_ten_decades():
+    """Products of matrices are so only up to rounding, which a Dynamics would refuse."""
+    rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(40, 40)))[0]
+    hessian = (rotation * np.geomspace(1e-10, 1.0, 40)) @ rotation.T
+    curvature = orn.Curvature(np.zeros(40), (hessian + hessian.T) / 2, np.eye(40), 1000)
+    for preconditioner in ("full", "diagonal"):
+        dynamics = orn.SGLD(exact=True, preconditioner=preconditioner).tune(curvature, 50)
+        assert np.array_equal(dynamics.injected, dynamics.injected.T)
+
+
 def test_the_full_preconditioner_needs_the_full_curvature():
     diagonal = orn.Curvature(np.zeros(2), np.ones(2), np.ones(2), 100)
     with pytest.raises(orn.InputError, match="holds diagonals only"):

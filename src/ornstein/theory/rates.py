@@ -99,9 +99,11 @@ def matched_injection(
     taken, h = noise_taken_up(hessian, noise, n_data, batch_size, damping), np.asarray(preconditioner, dtype=float)
     if h.ndim < 2:
         h = np.broadcast_to(h, taken.shape[:1])
-    if h.ndim == 1 and taken.ndim == 2:
-        return np.diag(2.0 * damping / n_data * h) - congruence(h, taken)
-    return 2.0 * damping / n_data * h - congruence(h, taken)
+    used = congruence(h, taken)
+    if used.ndim == 1:
+        return 2.0 * damping / n_data * h - used
+    # Products of three matrices are symmetric up to rounding only.
+    return as_matrix(2.0 * damping / n_data * h, len(h)) - (used + used.T) / 2.0
 
 
 def injection_bound(
