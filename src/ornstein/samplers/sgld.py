@@ -29,9 +29,9 @@ class SGLD:
     up to the bound at which that stops being a covariance. With `control_variates=True` the gradient is ĝ(θ) − ĝ(θ̂), θ̂ the
     mode: what remains of the gradient noise is its answer to the spread of θ, K[Σ]. C + K[Σ] stands for C throughout.
 
-    `SGLD("auto", exact=True, control_variates=True, preconditioner="full")` takes the step (A + (N/S) K[A⁻¹/N])⁻¹, which forgets
-    in a few steps where S rows say as much about the parameters as there are parameters: a draw costs a few minibatches
-    then, where the noise of constant SGD makes it cost a pass over the data.
+    `SGLD(exact=True, control_variates=True, preconditioner="full")` takes a fifth of the step (A + (N/S) K[A⁻¹/N])⁻¹ and forgets
+    within some steps wherever S rows know something of every direction: a draw costs some minibatches then, where the noise of
+    constant SGD makes it cost a pass over the data.
 
     Args:
         step_size: ε in the units of its paper, where the gradient is that of the summed log posterior: H = εN/2 on the mean
@@ -128,7 +128,7 @@ class SGLD:
         return 1.0 / (taken if taken.ndim == 1 else np.diagonal(taken)) / curvature.n_data**2
 
     def _within_bound(self, shape: Array, curvature: Curvature, batch_size: int, scheme: str) -> float:
-        """The step for exact=True: half the bound, or the given one if it keeps to the bound."""
+        """The step for exact=True: its share of the bound, or the given one if it keeps to the bound."""
         n_data, noise = curvature.n_data, self._noise(curvature)
         batch = effective_batch(scheme, n_data, batch_size)
         bound = 2.0 / n_data * theory.injection_bound(curvature.hessian, noise, n_data, batch, self.damping, shape=shape)
