@@ -46,8 +46,8 @@ def run(section: str, console: Console, given: argparse.Namespace) -> Any:
         )
     found = posterior_section(console, given.limit, tuple(given.problem), given.data_dir)
     others = (load("posterior") or {"result": {"problems": {}}})["result"]["problems"]
-    kept = {name: part for name, part in others.items() if name not in given.problem}
-    return {**found, "problems": {**kept, **found["problems"]}}
+    kept = {name: part for name, part in others.items() if name not in given.problem} | found["problems"]
+    return {**found, "problems": {name: kept[name] for name in NAMES if name in kept}}
 
 
 def main() -> None:
