@@ -190,7 +190,8 @@ def _nearest(part: dict[str, Any]) -> str:
 def _growth(result: dict[str, Any]) -> list[str]:
     figures.growth(result, DOCS / "growth.svg")
     lines = [
-        "Each size in its own process; memory is its peak less what the libraries take. `measure`: the mode and the exact passes; "
+        "Each size in a process of its own, three times over, the least of each number; memory is the peak less what the "
+        "libraries take. `measure`: the mode and the exact passes; "
         "`tune`: the rates and the predicted law; `step`: one step of one chain. A slope of 1 is proportional growth; it is taken "
         "through the last three sizes.",
         "",

@@ -124,7 +124,7 @@ def test_stopped_and_resumed_is_the_run_that_was_never_stopped(name, model, tmp_
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", orn.OrnsteinWarning)
         whole, resumed = whole_and_resumed(tmp_path, model, SAMPLERS[name], **options)
-        assert whole.settings["steps"] > 10 * engine.block_length(10, 3), "too short to be stopped in the middle"
+        assert whole.settings["steps"] > 10 * (engine.BLOCK_NUMBERS // 10), "too short to be stopped in the middle"
         same(whole, resumed)
 
 

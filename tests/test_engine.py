@@ -57,7 +57,7 @@ def index_source(model, batch_size):
 def by_hand(model, batch_size, steps=30):
     """The same steps in NumPy, from the model's gradient of one minibatch; of a block what is left of ten steps is not used."""
     source = index_source(model, batch_size)
-    length = engine.block_length(batch_size, model.dim)
+    length = run_of(model, batch_size).block_steps
     batches = np.concatenate([source.draw(length)[: length - length % 10] for _ in range(-(-steps // (length - length % 10)))])
     return steps_by_hand(model, batches[:steps])
 
@@ -77,9 +77,21 @@ def test_blocks_that_are_drawn_ahead_leave_those_in_use_alone(monkeypatch):
     """Ten blocks, each drawn by a helper while the one before runs: the steps are those of batches drawn one after the other."""
     monkeypatch.setattr(engine, "BLOCK_NUMBERS", 20_000)
     model = model_of("bernoulli", 5)
-    assert engine.block_length(500, model.dim) == 40
+    assert run_of(model, 500).block_steps == 40
     truth = by_hand(model, 500, steps=400)
     assert np.abs(positions(run_of(model, 500), 40) - truth).max() < ROUNDING * np.abs(truth).max()
+
+
+def test_blocks_of_many_parameters_hold_many_steps(monkeypatch):
+    """4000 parameters, 3 blocks of 20 steps where normals would leave room for 5: kept values are those of single steps."""
+    monkeypatch.setattr(engine, "BLOCK_NUMBERS", 20_480)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 4000)) / 10.0
+    model = orn.glm(X, X[:, 0], noise_scale=1.0, intercept=False)
+    run = run_of(model, 2)
+    assert run.block_steps == 20
+    truth = by_hand(model, 2, steps=60)
+    assert np.abs(positions(run, 6) - truth).max() < ROUNDING * np.abs(truth).max()
 
 
 @pytest.mark.parametrize("batch_size", [3, 700])

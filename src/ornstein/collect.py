@@ -144,7 +144,7 @@ class Collection:
         self.window = window = dynamics.window
         unit = math.gcd(window, dynamics.gap) if window > 1 else thin
         finest = unit if window > 1 else max(1, thin // STATES_PER_DRAW)
-        longest = block_length(dynamics.batch_size, dimension)
+        longest = block_length(dynamics, dimension)
         self.stride = divisor_within(unit, min(finest, longest))
         if 4 * self.stride < finest:
             self.stride = divisor_within(unit, longest)  # an awkward thinning (a prime, say) has no use for states in between

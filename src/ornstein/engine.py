@@ -36,6 +36,9 @@ Array = np.ndarray
 # About 4 MB of indices, and as much of normals and kept positions: large enough that a block runs for milliseconds, small
 # enough that the memory of a chain stays far below that of its data.
 BLOCK_NUMBERS = 2**20
+# Parameters for each of those numbers where a step needs no normals: a block of a million parameters still takes tens of steps,
+# and tens of milliseconds.
+PARAMETERS_PER_NUMBER, FEW_PARAMETERS = 64, 1024
 
 
 @dataclass(frozen=True)
@@ -220,9 +223,18 @@ def _first_rows(values: Any, count: int) -> Array:
     return np.from_dlpack(values)[:count].astype(float)
 
 
-def block_length(batch_size: int, dimension: int) -> int:
-    """Steps per block of randomness, such that indices, normals and kept positions stay bounded."""
-    return max(1, BLOCK_NUMBERS // max(batch_size, dimension))
+def block_length(dynamics: Any, dimension: int) -> int:
+    """Steps per block of randomness, such that indices and normals stay bounded and what is kept costs little beside the steps.
+
+    >>> from ornstein import Dynamics
+    >>> [block_length(Dynamics(np.asarray(0.1), 16), dimension) for dimension in (10, 10_000, 1_000_000)]
+    [65536, 1024, 67]
+    >>> [block_length(Dynamics(np.asarray(0.1), 16, injected=np.asarray(0.1)), dimension) for dimension in (10, 1_000_000)]
+    [65536, 1]
+    """
+    if not dynamics.kernel().needs_normals:
+        dimension = min(dimension, max(FEW_PARAMETERS, dimension // PARAMETERS_PER_NUMBER))
+    return max(1, BLOCK_NUMBERS // max(dynamics.batch_size, dimension))
 
 
 def kept_rows(steps: int, dimension: int) -> int:
@@ -281,7 +293,7 @@ class Run:
     ) -> None:
         dimension = starts.shape[1]
         kernel = dynamics.kernel()
-        steps = block_length(dynamics.batch_size, dimension)
+        steps = block_length(dynamics, dimension)
         sliced = dynamics.scheme == "slices" and feed is None and worthwhile(problem.data, dynamics.batch_size)
         slice_rows = dynamics.batch_size if sliced else 0
         # A slice comes as fast as one core can use it; rows that must be found come faster to several, unless those have chains

@@ -325,7 +325,7 @@ def _given(**values: Any) -> dict[str, Any]:
 
 
 def _stride(wanted: int, dynamics: Dynamics, model: Model) -> int:
-    return max(1, min(wanted, block_length(dynamics.batch_size, model.dim)))
+    return max(1, min(wanted, block_length(dynamics, model.dim)))
 
 
 def _power_of_two(bound: float) -> int:
