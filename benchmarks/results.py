@@ -74,6 +74,7 @@ def _steps(result: dict[str, Any]) -> list[str]:
             ],
             ([task, *_ratios(task, found)] for task, found in steps.items()),
         ),
+        *(line for remark in result.get("remarks", []) for line in ("", remark)),
     ]
 
 
