@@ -36,8 +36,8 @@ Array = np.ndarray
 # About 4 MB of indices, and as much of normals and kept positions: large enough that a block runs for milliseconds, small
 # enough that the memory of a chain stays far below that of its data.
 BLOCK_NUMBERS = 2**20
-# Parameters for each of those numbers where a step needs no normals: a block of a million parameters still takes tens of steps,
-# and tens of milliseconds.
+# A step without normals needs no number per parameter: above so few, a block shrinks with a 64th of them alone, so that one of a
+# million parameters still holds tens of steps and runs for tens of milliseconds.
 PARAMETERS_PER_NUMBER, FEW_PARAMETERS = 64, 1024
 
 
