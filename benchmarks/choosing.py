@@ -65,7 +65,9 @@ METHODS: dict[str, Callable[..., orn.Posterior]] = {
     "`SGLD(exact=True)`": sampled(orn.SGLD(exact=True)),
     "`SGLD()`": sampled(orn.SGLD()),
     "`orn.nuts`": lambda model, curvature, seed: orn.nuts(model, seed=seed, warmup=500, **BUDGET),
-    "`orn.nuts`, dense mass": lambda model, curvature, seed: orn.nuts(model, seed=seed, warmup=500, dense_mass=True, **BUDGET),
+    "`orn.nuts`, dense mass": lambda model, curvature, seed: orn.nuts(
+        model, seed=seed, warmup=500, dense_mass=True, **BUDGET
+    ),
     "`orn.low_rank`": lambda model, curvature, seed: orn.low_rank(
         model, curvature=curvature, batch_size=BATCH, max_steps=2_000_000, seed=seed, progress=False
     ),
@@ -73,9 +75,15 @@ METHODS: dict[str, Callable[..., orn.Posterior]] = {
 }
 
 
-def measured(run: Callable[..., orn.Posterior], model: orn.GLM, curvature: orn.Curvature, seed: int) -> Found:
+def measured(
+    run: Callable[..., orn.Posterior], model: orn.GLM, curvature: orn.Curvature, seed: int
+) -> Found:
     posterior = run(model, curvature, seed)
-    (row,) = (row for row in orn.compare({"it": posterior}, reference=curvature.laplace).rows if row.name == "it")
+    (row,) = (
+        row
+        for row in orn.compare({"it": posterior}, reference=curvature.laplace).rows
+        if row.name == "it"
+    )
     prediction = posterior.prediction
     return Found(
         predicted=None if prediction is None else max(prediction.kl_qp, 0.0),
@@ -98,13 +106,21 @@ def line(name: str, runs: list[Found]) -> str:
         return "0" if abs(number) < 1e-6 else f"{float(f'{number:.{digits}g}'):,.6g}"
 
     verdicts = " / ".join(sorted({run.verdict for run in runs}))
-    cells = [name, *(median(field) for field in ("predicted", "kl", "chance", "relaxation", "passes")), verdicts]
+    cells = [
+        name,
+        *(median(field) for field in ("predicted", "kl", "chance", "relaxation", "passes")),
+        verdicts,
+    ]
     return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=3, help="runs of each method; the table shows medians")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--seeds", type=int, default=3, help="runs of each method; the table shows medians"
+    )
     parser.add_argument("--only", default="", help="methods whose name holds this")
     given = parser.parse_args()
     console = Console(width=160, highlight=False, markup=False)
@@ -121,8 +137,14 @@ def main() -> None:
     for name, run in METHODS.items():
         if given.only in name:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", orn.OrnsteinWarning)  # too short a chain: the verdict says it
-                console.print(line(name, [measured(run, model, curvature, seed) for seed in range(given.seeds)]))
+                warnings.simplefilter(
+                    "ignore", orn.OrnsteinWarning
+                )  # too short a chain: the verdict says it
+                console.print(
+                    line(
+                        name, [measured(run, model, curvature, seed) for seed in range(given.seeds)]
+                    )
+                )
 
 
 if __name__ == "__main__":

@@ -58,13 +58,19 @@ def steps_section(console: Console, prefix: str = "T") -> dict[str, Any]:
             everyone, missing = competitors(task)
             absent.update(missing)
             steps[task.name] = interleaved(everyone, seconds=0.1, rounds=ROUNDS)
-            absent.update(f"{name} (no finite numbers on {task.name[:2]})" for name in everyone if name not in steps[task.name])
+            absent.update(
+                f"{name} (no finite numbers on {task.name[:2]})"
+                for name in everyone
+                if name not in steps[task.name]
+            )
             show(console, task, steps[task.name])
     console.print("not here: " + (", ".join(sorted(absent)) or "nobody"))
     return {"steps": steps, "absent": sorted(absent)}
 
 
-def chains_section(console: Console, prefix: str = "T", counts: tuple[int, ...] = (1, 4, 32)) -> dict[str, dict[str, float]]:
+def chains_section(
+    console: Console, prefix: str = "T", counts: tuple[int, ...] = (1, 4, 32)
+) -> dict[str, dict[str, float]]:
     """Steps per second of all chains together, relative to one chain, on T1 to T3; and what the machine gives C++ loops."""
     gains = {}
     for task in (task for task in TASKS[:4] if task.name.startswith(prefix)):
@@ -73,8 +79,13 @@ def chains_section(console: Console, prefix: str = "T", counts: tuple[int, ...] 
             one = compiled_loop.compiled_steps(task)
             steppers |= {"one C++ loop": one, EVERY_CORE: compiled_loop.on_every_core(task)}
         result = interleaved(steppers, seconds=0.1, rounds=ROUNDS)
-        gains[task.name] = {name: result["1 chains"] / result[name] for name in steppers if name.endswith("chains")}
+        gains[task.name] = {
+            name: result["1 chains"] / result[name] for name in steppers if name.endswith("chains")
+        }
         if EVERY_CORE in result:
             gains[task.name][EVERY_CORE] = result["one C++ loop"] / result[EVERY_CORE]
-        console.print(f"{task.name}: " + ", ".join(f"{name} {gain:.2f}×" for name, gain in gains[task.name].items()))
+        console.print(
+            f"{task.name}: "
+            + ", ".join(f"{name} {gain:.2f}×" for name, gain in gains[task.name].items())
+        )
     return gains

@@ -28,7 +28,17 @@ def available() -> bool:
 def _library() -> ctypes.CDLL:
     folder = Path(tempfile.mkdtemp(prefix="ornstein-bench-"))
     target = folder / "loop.so"
-    command = ["g++", "-O3", "-march=native", "-ffast-math", "-shared", "-fPIC", "-o", str(target), str(SOURCE)]
+    command = [
+        "g++",
+        "-O3",
+        "-march=native",
+        "-ffast-math",
+        "-shared",
+        "-fPIC",
+        "-o",
+        str(target),
+        str(SOURCE),
+    ]
     subprocess.run(command, check=True)
     return ctypes.CDLL(str(target))
 
@@ -71,7 +81,13 @@ def compiled_steps(task: Task) -> Stepper:
         else:
             family = ctypes.c_int(0 if task.family == "gaussian" else 1)
             _library().scalar_sgd(
-                family, _pointer(features), _pointer(response), *shape, ctypes.c_int(task.batch_size), *tail, *end
+                family,
+                _pointer(features),
+                _pointer(response),
+                *shape,
+                ctypes.c_int(task.batch_size),
+                *tail,
+                *end,
             )
         return time.perf_counter() - started
 

@@ -31,13 +31,25 @@ def steps(found: dict[str, dict[str, float]], path: Path) -> None:
     axes = figure.subplots()
     names = list(dict.fromkeys(name for result in found.values() for name in result))
     for position, name in enumerate(names):
-        aside = 0.6 * (position / len(names) - 0.5)  # who is equally fast would otherwise lie on top of each other
-        points = [(number + aside, result[name]) for number, result in enumerate(found.values()) if name in result]
+        aside = 0.6 * (
+            position / len(names) - 0.5
+        )  # who is equally fast would otherwise lie on top of each other
+        points = [
+            (number + aside, result[name])
+            for number, result in enumerate(found.values())
+            if name in result
+        ]
         marker = "o" if name.startswith("ornstein") else "s"
-        axes.plot(*zip(*points, strict=True), marker, color=COLOURS[position % len(COLOURS)], label=name)
+        axes.plot(
+            *zip(*points, strict=True), marker, color=COLOURS[position % len(COLOURS)], label=name
+        )
     axes.set_yscale("log")
     axes.set_ylabel("µs per step (lower is faster)")
-    axes.set_xticks(range(len(found)), [task.replace(" N=", "\nN=").replace(" S=", "\nS=") for task in found], fontsize=7)
+    axes.set_xticks(
+        range(len(found)),
+        [task.replace(" N=", "\nN=").replace(" S=", "\nS=") for task in found],
+        fontsize=7,
+    )
     axes.grid(axis="y", alpha=0.3)
     axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
     _save(figure, path)
@@ -54,14 +66,30 @@ def time_to_posterior(result: dict[str, Any], path: Path) -> None:
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     for panel, (name, part) in zip(panels, problems.items(), strict=False):
         for position, road in enumerate(ROADS):
-            points = [point for point in part["roads"].get(road, {"points": []})["points"] if point[1] < float("inf")]
+            points = [
+                point
+                for point in part["roads"].get(road, {"points": []})["points"]
+                if point[1] < float("inf")
+            ]
             if points:
                 seconds, distances = zip(*points, strict=True)
                 mark = "o-" if road.startswith("ornstein") else "s-"
-                panel.plot(seconds, _floored(distances), mark, ms=3, lw=1, color=COLOURS[position], label=road)
+                panel.plot(
+                    seconds,
+                    _floored(distances),
+                    mark,
+                    ms=3,
+                    lw=1,
+                    color=COLOURS[position],
+                    label=road,
+                )
         panel.axhline(result["enough"], color="#666666", lw=1, ls="--")
         panel.set(
-            xscale="log", yscale="log", title=name, xlabel="seconds, start-up included", ylabel="KL to the reference, nats"
+            xscale="log",
+            yscale="log",
+            title=name,
+            xlabel="seconds, start-up included",
+            ylabel="KL to the reference, nats",
         )
         panel.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         panel.xaxis.set_major_formatter("{x:g}")
@@ -69,7 +97,11 @@ def time_to_posterior(result: dict[str, Any], path: Path) -> None:
         panel.grid(alpha=0.3)
     for panel in panels[len(problems) :]:
         panel.set_visible(False)
-    shown = {label: line for panel in panels for line, label in zip(*panel.get_legend_handles_labels(), strict=True)}
+    shown = {
+        label: line
+        for panel in panels
+        for line, label in zip(*panel.get_legend_handles_labels(), strict=True)
+    }
     figure.legend(shown.values(), shown.keys(), fontsize=7, loc="outside right upper")
     _save(figure, path)
 
@@ -82,15 +114,23 @@ def _floored(distances: tuple[float, ...]) -> list[float]:
 def growth(result: dict[str, Any], path: Path) -> None:
     """One row of panels per quantity, one column per axis."""
     figure = _figure(11, 8)
-    panels = figure.subplots(len(QUANTITIES), len(result["axes"]), sharex="col", sharey="row", squeeze=False)
+    panels = figure.subplots(
+        len(QUANTITIES), len(result["axes"]), sharex="col", sharey="row", squeeze=False
+    )
     for column, (axis, found) in enumerate(result["axes"].items()):
         for row, (quantity, unit) in enumerate(QUANTITIES.items()):
             panel = panels[row, column]
-            points = [(point["size"], point[quantity]) for point in found["points"] if point.get(quantity, 0.0) > 0.0]
+            points = [
+                (point["size"], point[quantity])
+                for point in found["points"]
+                if point.get(quantity, 0.0) > 0.0
+            ]
             if points:
                 panel.plot(*zip(*points, strict=True), "o-", color=COLOURS[0], ms=4)
             slope = found["slopes"][quantity]
-            panel.set(xscale="log", yscale="log", title="" if slope is None else f"slope {slope:.2f}")
+            panel.set(
+                xscale="log", yscale="log", title="" if slope is None else f"slope {slope:.2f}"
+            )
             panel.title.set_fontsize(8)
             panel.grid(alpha=0.3)
             if column == 0:
@@ -109,5 +149,7 @@ def _figure(width: float, height: float) -> Any:
 def _save(figure: Any, path: Path) -> None:
     from matplotlib import rc_context
 
-    with rc_context({"svg.hashsalt": path.stem}):  # without it names inside the file are new each time
+    with rc_context(
+        {"svg.hashsalt": path.stem}
+    ):  # without it names inside the file are new each time
         figure.savefig(path, metadata={"Date": None}, facecolor="white")

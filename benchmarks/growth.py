@@ -26,16 +26,31 @@ from rich.table import Table
 
 QUANTITIES = {"measure": "s", "tune": "s", "step": "µs", "memory": "MB"}
 AXES: dict[str, dict[str, Any]] = {
-    "N": {"sizes": [10**4, 10**5, 10**6, 10**7], "quick": [2000, 10**4], "said": "rows; logistic, D = 10, S = 256, full"},
-    "D full": {"sizes": [10, 30, 100, 300, 1000, 2000], "quick": [5, 20], "said": "columns; linear, N = 20000, S = 16, full"},
+    "N": {
+        "sizes": [10**4, 10**5, 10**6, 10**7],
+        "quick": [2000, 10**4],
+        "said": "rows; logistic, D = 10, S = 256, full",
+    },
+    "D full": {
+        "sizes": [10, 30, 100, 300, 1000, 2000],
+        "quick": [5, 20],
+        "said": "columns; linear, N = 20000, S = 16, full",
+    },
     "D diagonal": {
         "sizes": [10**3, 10**4, 10**5, 10**6],
         "quick": [2500, 5000],
         "said": "columns; linear, N = 2000 sparse rows of 20 numbers, S = 16, diagonal",
     },
-    "S": {"sizes": [1, 10, 100, 1000, 10**4], "quick": [1, 100], "said": "rows in a batch; logistic, N = 100000, D = 10, full"},
+    "S": {
+        "sizes": [1, 10, 100, 1000, 10**4],
+        "quick": [1, 100],
+        "said": "rows in a batch; logistic, N = 100000, D = 10, full",
+    },
 }
-BLAS_SIZES = {False: [(10**6, 20), (2 * 10**5, 100), (4 * 10**4, 500), (2 * 10**4, 2000)], True: [(20000, 20), (5000, 100)]}
+BLAS_SIZES = {
+    False: [(10**6, 20), (2 * 10**5, 100), (4 * 10**4, 500), (2 * 10**4, 2000)],
+    True: [(20000, 20), (5000, 100)],
+}
 ROUNDS = {False: 3, True: 1}
 ROOT = Path(__file__).parents[1]
 
@@ -45,9 +60,16 @@ def growth_section(console: Console, quick: bool = False, limit: float = 600.0) 
     axes: dict[str, Any] = {}
     for axis, plan in AXES.items():
         points = least_of_rounds(axis, plan["quick" if quick else "sizes"], ROUNDS[quick], limit)
-        axes[axis] = {"said": plan["said"], "points": points, "slopes": {name: slope(points, name) for name in QUANTITIES}}
+        axes[axis] = {
+            "said": plan["said"],
+            "points": points,
+            "slopes": {name: slope(points, name) for name in QUANTITIES},
+        }
         console.print(table_of(axis, axes[axis]))
-    blas = [curvature_beside_blas(rows, columns, rounds=3 if quick else 10) for rows, columns in BLAS_SIZES[quick]]
+    blas = [
+        curvature_beside_blas(rows, columns, rounds=3 if quick else 10)
+        for rows, columns in BLAS_SIZES[quick]
+    ]
     for row in blas:
         console.print(
             f"Hessian of N={row['rows']} D={row['columns']}: {row['hessian']:.3g} GFLOP/s, {row['share']:.0%} of gemm "
@@ -64,7 +86,11 @@ def least_of_rounds(axis: str, sizes: list[int], rounds: int, limit: float) -> l
             if "ended" not in best.get(size, {}):
                 found = point_in_process(axis, size, limit)
                 before = best.get(size, found)
-                best[size] = found if "ended" in found else {name: min(found[name], before[name]) for name in found}
+                best[size] = (
+                    found
+                    if "ended" in found
+                    else {name: min(found[name], before[name]) for name in found}
+                )
     return [best[size] for size in sizes]
 
 
@@ -74,18 +100,29 @@ def point_in_process(axis: str, size: int, limit: float) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.growth", "--axis", axis, "--size", str(size)]
     try:
         run = subprocess.run(
-            command, capture_output=True, text=True, timeout=limit, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+            command,
+            capture_output=True,
+            text=True,
+            timeout=limit,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         )
     except subprocess.TimeoutExpired:
         return {"size": size, "ended": f"did not end within {limit:g} s"}
     if run.returncode:
-        return {"size": size, "ended": (run.stderr.strip().splitlines() or ["stopped without a word"])[-1][:300]}
+        return {
+            "size": size,
+            "ended": (run.stderr.strip().splitlines() or ["stopped without a word"])[-1][:300],
+        }
     return {"size": size, **json.loads(run.stdout.splitlines()[-1])}
 
 
 def slope(points: list[dict[str, Any]], quantity: str) -> float | None:
     """Of log(quantity) against log(size), through the last three sizes that were measured."""
-    known = [(point["size"], point[quantity]) for point in points if quantity in point and point[quantity] > 0][-3:]
+    known = [
+        (point["size"], point[quantity])
+        for point in points
+        if quantity in point and point[quantity] > 0
+    ][-3:]
     if len(known) < 2:
         return None
     sizes, values = np.log(np.array(known, dtype=float)).T
@@ -108,7 +145,9 @@ def point(axis: str, size: int) -> dict[str, float]:
     dynamics = orn.ConstantSGD(form).tune(curvature, batch_size=batch_size)
     dynamics.predict(curvature).covariance  # noqa: B018  # a cached property: it is the work
     tuned = time.perf_counter()
-    step = interleaved({"step": engine_steps(model, form, batch_size)}, seconds=0.1, rounds=10)["step"]
+    step = interleaved({"step": engine_steps(model, form, batch_size)}, seconds=0.1, rounds=10)[
+        "step"
+    ]
     memory = peak_megabytes() - libraries
     return {"measure": measured - before, "tune": tuned - measured, "step": step, "memory": memory}
 
@@ -135,7 +174,9 @@ def _sparse_model(columns: int, rows: int = 2000, filled: int = 20) -> Any:
     rng = np.random.default_rng(0)
     where = rng.integers(0, columns, rows * filled)
     values = rng.standard_normal(rows * filled).astype(np.float32)
-    table = scipy.sparse.csr_matrix((values, where, np.arange(0, rows * filled + 1, filled)), shape=(rows, columns))
+    table = scipy.sparse.csr_matrix(
+        (values, where, np.arange(0, rows * filled + 1, filled)), shape=(rows, columns)
+    )
     return orn.glm(table, rng.standard_normal(rows), noise_scale=1.0, intercept=False)
 
 
@@ -143,7 +184,11 @@ def peak_megabytes() -> float:
     """The most memory this process has held; `ru_maxrss` would remember the parent's from before the exec."""
     status = Path("/proc/self/status")
     if status.exists():
-        line = next(line for line in status.read_text(encoding="utf-8").splitlines() if line.startswith("VmHWM"))
+        line = next(
+            line
+            for line in status.read_text(encoding="utf-8").splitlines()
+            if line.startswith("VmHWM")
+        )
         return int(line.split()[1]) / 1024.0
     import resource
 
@@ -185,16 +230,25 @@ def table_of(axis: str, found: dict[str, Any]) -> Table:
     for name, unit in QUANTITIES.items():
         table.add_column(f"{name}, {unit}", justify="right")
     for row in found["points"]:
-        table.add_row(f"{row['size']:,}", *(f"{row[name]:.3g}" if name in row else row["ended"] for name in QUANTITIES))
-    table.add_row("slope", *("" if value is None else f"{value:.2f}" for value in found["slopes"].values()))
+        table.add_row(
+            f"{row['size']:,}",
+            *(f"{row[name]:.3g}" if name in row else row["ended"] for name in QUANTITIES),
+        )
+    table.add_row(
+        "slope", *("" if value is None else f"{value:.2f}" for value in found["slopes"].values())
+    )
     return table
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="small sizes")
     parser.add_argument("--limit", type=float, default=600.0, help="seconds for one size")
-    parser.add_argument("--axis", choices=tuple(AXES), help="with --size: this one size here, as JSON")
+    parser.add_argument(
+        "--axis", choices=tuple(AXES), help="with --size: this one size here, as JSON"
+    )
     parser.add_argument("--size", type=int)
     given = parser.parse_args()
     if given.axis is not None and given.size is not None:

@@ -14,7 +14,9 @@ from benchmarks.tasks import TASKS
 STORED = Path(__file__).with_name("stored_ratios.json")
 REFERENCES = ("C++ loop, scalar", "blackjax SGLD")
 ALERT = 1.5
-Ratios = dict[str, dict[str, dict[str, float]]]  # task -> reference -> form of ornstein -> times faster than the reference
+Ratios = dict[
+    str, dict[str, dict[str, float]]
+]  # task -> reference -> form of ornstein -> times faster than the reference
 
 
 def guard(console: Console, store: bool = False) -> None:
@@ -25,7 +27,11 @@ def guard(console: Console, store: bool = False) -> None:
         result = interleaved(everyone, seconds=0.1, rounds=6)
         show(console, task, result)
         found[task.name] = {
-            reference: {name: result[reference] / value for name, value in result.items() if name.startswith("ornstein")}
+            reference: {
+                name: result[reference] / value
+                for name, value in result.items()
+                if name.startswith("ornstein")
+            }
             for reference in REFERENCES
             if reference in result
         }
@@ -35,7 +41,9 @@ def guard(console: Console, store: bool = False) -> None:
         return
     alerts = fallen(json.loads(STORED.read_text(encoding="utf-8")), found)
     console.print(
-        "\n".join(["slower than stored by more than 1.5×:", *alerts]) if alerts else "no ratio fell by more than 1.5×"
+        "\n".join(["slower than stored by more than 1.5×:", *alerts])
+        if alerts
+        else "no ratio fell by more than 1.5×"
     )
 
 
@@ -45,8 +53,13 @@ def fallen(stored: Ratios, found: Ratios) -> list[str]:
     for task, references in stored.items():
         shared = [reference for reference in references if reference in found[task]]
         for name in references[shared[0]] if shared else ():
-            kept = {reference: found[task][reference][name] / references[reference][name] for reference in shared}
+            kept = {
+                reference: found[task][reference][name] / references[reference][name]
+                for reference in shared
+            }
             if max(kept.values()) * ALERT < 1.0:
-                beside = ", ".join(f"{1.0 / part:.1f}× beside the {reference}" for reference, part in kept.items())
+                beside = ", ".join(
+                    f"{1.0 / part:.1f}× beside the {reference}" for reference, part in kept.items()
+                )
                 alerts.append(f"{task}: {name} is slower by {beside}")
     return alerts

@@ -98,7 +98,12 @@ def sklearn_sgd_steps(task: Task) -> Stepper:
 
     features, response = task.data()
     rng = np.random.default_rng(0)
-    options: dict[str, Any] = {"learning_rate": "constant", "eta0": 1e-4, "fit_intercept": False, "alpha": 1.0 / task.rows}
+    options: dict[str, Any] = {
+        "learning_rate": "constant",
+        "eta0": 1e-4,
+        "fit_intercept": False,
+        "alpha": 1.0 / task.rows,
+    }
     classes = None
     if task.family == "gaussian":
         learner: Any = SGDRegressor(**options)
@@ -133,7 +138,9 @@ def posteriors_sgld_steps(task: Task) -> Stepper:
         if task.family == "gaussian":
             fit = -0.5 * (y - predictor) ** 2
         elif task.family == "bernoulli":
-            fit = -torch.nn.functional.binary_cross_entropy_with_logits(predictor, y, reduction="none")
+            fit = -torch.nn.functional.binary_cross_entropy_with_logits(
+                predictor, y, reduction="none"
+            )
         else:
             fit = -torch.nn.functional.cross_entropy(predictor, y.long(), reduction="none")
         return fit.mean() - 0.5 * (params["theta"] ** 2).sum() / task.rows, predictor
@@ -160,7 +167,10 @@ def pymc_advi_steps(task: Task) -> Stepper:
     logging.getLogger("pymc").setLevel(logging.ERROR)  # it reports the end of every call
 
     features, response = task.data()
-    features, response = features.astype(np.float64), response.astype(np.int32 if task.classes > 1 else np.float64)
+    features, response = (
+        features.astype(np.float64),
+        response.astype(np.int32 if task.classes > 1 else np.float64),
+    )
     with pymc.Model():
         x, y = pymc.Minibatch(features, response, batch_size=task.batch_size)
         shape = task.columns if task.classes == 1 else (task.columns, task.classes)

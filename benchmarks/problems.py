@@ -38,7 +38,9 @@ class Problem:
     def shape(self) -> tuple[int, ...]:
         """Of the coefficients."""
         columns = self.features.shape[1]
-        return (columns, int(self.response.max()) + 1) if self.family == "categorical" else (columns,)
+        return (
+            (columns, int(self.response.max()) + 1) if self.family == "categorical" else (columns,)
+        )
 
     @property
     def batch_size(self) -> int:
@@ -52,7 +54,10 @@ class Problem:
         """KL(what was found ‖ reference), both as Gaussians, in nats."""
         from ornstein.theory import Gaussian, kl
 
-        mean, covariance = np.asarray(mean, dtype=float).ravel(), np.asarray(covariance, dtype=float)
+        mean, covariance = (
+            np.asarray(mean, dtype=float).ravel(),
+            np.asarray(covariance, dtype=float),
+        )
         if not np.all(np.isfinite(mean)) or not np.all(np.isfinite(covariance)):
             return float("inf")
         if self.marginal and covariance.ndim == 2:
@@ -60,7 +65,12 @@ class Problem:
         return kl(Gaussian(mean, covariance), Gaussian(self.mean, self.covariance))
 
     def save(self, path: Path) -> None:
-        arrays = {"features": self.features, "response": self.response, "mean": self.mean, "covariance": self.covariance}
+        arrays = {
+            "features": self.features,
+            "response": self.response,
+            "mean": self.mean,
+            "covariance": self.covariance,
+        }
         np.savez(path, name=self.name, family=self.family, **arrays)
 
     @classmethod
@@ -73,10 +83,14 @@ class Problem:
 def model_of(family: str, features: np.ndarray, response: np.ndarray) -> orn.GLM:
     import ornstein as orn
 
-    return orn.glm(features, response, family, prior_precision=1.0, noise_scale=1.0, intercept=False)
+    return orn.glm(
+        features, response, family, prior_precision=1.0, noise_scale=1.0, intercept=False
+    )
 
 
-def arrays_of(name: str, directory: str | None = None, rows: int | None = None) -> tuple[str, np.ndarray, np.ndarray]:
+def arrays_of(
+    name: str, directory: str | None = None, rows: int | None = None
+) -> tuple[str, np.ndarray, np.ndarray]:
     """Family, features and response; `FileError` where the data set is not at hand. `rows` takes the first so many, shuffled."""
     from ornstein.paper import data
 
@@ -85,10 +99,18 @@ def arrays_of(name: str, directory: str | None = None, rows: int | None = None) 
         family, features, response = "categorical", split.X, (split.y - 1).astype(np.int32)
     elif name == "skin":
         features, response = data.skin(directory)
-        family, features, response = "bernoulli", data.standardised(features), response.astype(np.float32)
+        family, features, response = (
+            "bernoulli",
+            data.standardised(features),
+            response.astype(np.float32),
+        )
     else:
         features, response = (data.wine if name == "wine" else data.protein)(directory)
-        family, features, response = "gaussian", data.standardised(features), data.standardised(response)
+        family, features, response = (
+            "gaussian",
+            data.standardised(features),
+            data.standardised(response),
+        )
     response = response.astype(np.float32) if family == "gaussian" else response
     if rows is not None and rows < len(response):
         chosen = np.random.default_rng(0).permutation(len(response))[:rows]

@@ -22,10 +22,14 @@ STEP, LEAPS = 0.25, 6  # a quarter of the period of N(0, I): draws nearly indepe
 DRAWS = {"skin": 2000, "covertype": 2000}
 
 
-def problem_of(name: str, directory: str | None = None, rows: int | None = None, draws: int | None = None) -> Problem:
+def problem_of(
+    name: str, directory: str | None = None, rows: int | None = None, draws: int | None = None
+) -> Problem:
     """The data with their reference, computed once and kept beside the results."""
     family, features, response = arrays_of(name, directory, rows)
-    found = _reference(name, model_of(family, features, response), len(response), draws or DRAWS.get(name, 0))
+    found = _reference(
+        name, model_of(family, features, response), len(response), draws or DRAWS.get(name, 0)
+    )
     mean, covariance = np.array(found["mean"]), np.array(found["covariance"])
     return Problem(name, family, features, response, mean, covariance, found["error"])
 
@@ -44,14 +48,22 @@ def _reference(name: str, model: Any, rows: int, draws: int) -> dict[str, Any]:
         mean, covariance, error = corrected(model, curvature, draws)
     if model.dim > 100:
         covariance = np.diagonal(covariance)
-    found = {"rows": rows, "draws": draws, "error": error, "mean": mean.tolist(), "covariance": covariance.tolist()}
+    found = {
+        "rows": rows,
+        "draws": draws,
+        "error": error,
+        "mean": mean.tolist(),
+        "covariance": covariance.tolist(),
+    }
     if draws:  # the others take a moment
         FOLDER.mkdir(exist_ok=True)
         path.write_text(json.dumps(found) + "\n", encoding="utf-8")
     return found
 
 
-def corrected(model: Any, curvature: Any, draws: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, float]:
+def corrected(
+    model: Any, curvature: Any, draws: int, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray, float]:
     """Mean, covariance, and the KL that their Monte-Carlo error alone makes between the marginals, about."""
     root = np.linalg.cholesky(curvature.posterior_covariance)
     chain, twin = coupled_chains(_potential(model, curvature, root), model.dim, draws, seed)
@@ -63,7 +75,9 @@ def corrected(model: Any, curvature: Any, draws: int, seed: int = 0) -> tuple[np
     return curvature.mode + root @ mean, root @ covariance @ root.T, error
 
 
-def _potential(model: Any, curvature: Any, root: np.ndarray) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
+def _potential(
+    model: Any, curvature: Any, root: np.ndarray
+) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
     """−log posterior and its gradient in the whitened coordinates, in float64."""
     import jax
 
@@ -74,7 +88,9 @@ def _potential(model: Any, curvature: Any, root: np.ndarray) -> Callable[[np.nda
 
     @jax.jit
     def compiled(problem: Any, displacement: Any) -> Any:
-        return jax.value_and_grad(model.loss.minibatch, argnums=1)(problem, displacement, problem.data)
+        return jax.value_and_grad(model.loss.minibatch, argnums=1)(
+            problem, displacement, problem.data
+        )
 
     def potential(place: np.ndarray) -> tuple[float, np.ndarray]:
         with width("float64"):
@@ -85,7 +101,10 @@ def _potential(model: Any, curvature: Any, root: np.ndarray) -> Callable[[np.nda
 
 
 def coupled_chains(
-    potential: Callable[[np.ndarray], tuple[float, np.ndarray]], dimension: int, draws: int, seed: int
+    potential: Callable[[np.ndarray], tuple[float, np.ndarray]],
+    dimension: int,
+    draws: int,
+    seed: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws of HMC on the potential, and of HMC on N(0, I) with the same random numbers."""
     rng = np.random.default_rng(seed)
@@ -100,13 +119,17 @@ def coupled_chains(
     for number in range(-burn, draws):
         momentum, uniform = rng.standard_normal(dimension), rng.random()
         states = [
-            _transition(force, state, momentum, uniform) for force, state in zip((potential, normal), states, strict=True)
+            _transition(force, state, momentum, uniform)
+            for force, state in zip((potential, normal), states, strict=True)
         ]
         if number >= 0:
             kept[:, number] = [state[0] for state in states]
         if time.monotonic() - said > 60.0:
             said = time.monotonic()
-            print(f"reference: {number + burn} of {draws + burn} draws in {said - started:.0f} s", flush=True)
+            print(
+                f"reference: {number + burn} of {draws + burn} draws in {said - started:.0f} s",
+                flush=True,
+            )
     return kept[0], kept[1]
 
 

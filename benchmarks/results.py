@@ -13,7 +13,14 @@ from benchmarks.stored import SECTIONS, load
 from benchmarks.time_to_posterior import in_words, seconds_to
 
 DOCS = Path(__file__).parents[1] / "docs"
-AHEAD = {"T1": 5.0, "T2 linear N=10000 D=10 S=10": 15.0, "T2 linear N=10000 D=10 S=1": 40.0, "T3": 2.0, "T4": 2.0, "T5": 2.0}
+AHEAD = {
+    "T1": 5.0,
+    "T2 linear N=10000 D=10 S=10": 15.0,
+    "T2 linear N=10000 D=10 S=1": 40.0,
+    "T3": 2.0,
+    "T4": 2.0,
+    "T5": 2.0,
+}
 
 
 def write_page() -> Path:
@@ -28,9 +35,15 @@ def write_page() -> Path:
         stored = load(section)
         lines += ["", f"## {title}", ""]
         if stored is None:
-            lines.append(f"Not measured yet: `make bench`, or `python -m benchmarks --only {section}`.")
+            lines.append(
+                f"Not measured yet: `make bench`, or `python -m benchmarks --only {section}`."
+            )
         else:
-            lines += [f"{stored['date']}, {stored['cores']} cores ({stored['machine']}).", "", *write(stored["result"])]
+            lines += [
+                f"{stored['date']}, {stored['cores']} cores ({stored['machine']}).",
+                "",
+                *write(stored["result"]),
+            ]
     path = DOCS / "benchmarks.md"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
@@ -59,7 +72,13 @@ def _steps(result: dict[str, Any]) -> list[str]:
         "",
         "![µs per step](benchmarks.svg)",
         "",
-        *table(["task", *names], ([task, *(_number(found.get(name)) for name in names)] for task, found in steps.items())),
+        *table(
+            ["task", *names],
+            (
+                [task, *(_number(found.get(name)) for name in names)]
+                for task, found in steps.items()
+            ),
+        ),
         "",
         "Ratios, with what was aimed at in brackets:",
         "",
@@ -121,11 +140,20 @@ def _posterior(result: dict[str, Any]) -> list[str]:
         return absent
     figures.time_to_posterior(result, DOCS / "time_to_posterior.svg")
     rows = [
-        [road, *(in_words(part["roads"][road]) if road in part["roads"] else "" for part in problems.values())]
+        [
+            road,
+            *(
+                in_words(part["roads"][road]) if road in part["roads"] else ""
+                for part in problems.values()
+            ),
+        ]
         for road in ROADS
         if any(road in part["roads"] for part in problems.values())
     ]
-    headings = [f"{name} (N={part['rows']}, D={part['parameters']}, {part['limit']:g} s)" for name, part in problems.items()]
+    headings = [
+        f"{name} (N={part['rows']}, D={part['parameters']}, {part['limit']:g} s)"
+        for name, part in problems.items()
+    ]
     return [
         f"Seconds from the start of a fresh process, imports and compilation included, until KL(found ‖ reference) ≤ "
         f"{result['enough']}; each road has the time named above its column. The reference of a linear regression "
@@ -158,26 +186,42 @@ def who_won(name: str, part: dict[str, Any]) -> str:
     if not reached:
         return f"On {name} nobody got there within {part['limit']:g} s. {_nearest(part)}".rstrip()
     first = min(reached, key=lambda road: reached[road])
-    own = min((seconds for road, seconds in reached.items() if road.startswith("ornstein")), default=None)
+    own = min(
+        (seconds for road, seconds in reached.items() if road.startswith("ornstein")), default=None
+    )
     if first == "Newton + Laplace":
-        behind = "ornstein did not get there" if own is None else f"ornstein took {own / reached[first]:.1f} times as long"
+        behind = (
+            "ornstein did not get there"
+            if own is None
+            else f"ornstein took {own / reached[first]:.1f} times as long"
+        )
         return (
             f"On {name} Laplace wins ({reached[first]:.1f} s; {behind}): the posterior is close to normal and its mode a few Newton "
             "steps away. `orn.laplace` is the tool for that; what sampling adds is a check of that very assumption."
         )
     if first.startswith("ornstein"):
-        others = {road: seconds for road, seconds in reached.items() if not road.startswith("ornstein")}
+        others = {
+            road: seconds for road, seconds in reached.items() if not road.startswith("ornstein")
+        }
         if not others:
             return f"On {name} {first} is there after {reached[first]:.1f} s, and nobody else within {part['limit']:g} s."
         second = min(others, key=lambda road: others[road])
         return f"On {name} {first} is first, {others[second] / reached[first]:.1f} times ahead of {second}."
-    behind = "ornstein did not get there" if own is None else f"{own / reached[first]:.1f} times ahead of ornstein"
+    behind = (
+        "ornstein did not get there"
+        if own is None
+        else f"{own / reached[first]:.1f} times ahead of ornstein"
+    )
     return f"On {name} {first} is first ({reached[first]:.1f} s), {behind}."
 
 
 def _nearest(part: dict[str, Any]) -> str:
     """Who came nearest, and whether Laplace could have got there at all."""
-    least = {road: min(distance for _, distance in found["points"]) for road, found in part["roads"].items() if found["points"]}
+    least = {
+        road: min(distance for _, distance in found["points"])
+        for road, found in part["roads"].items()
+        if found["points"]
+    }
     if not least:
         return ""
     road = min(least, key=lambda name: least[name])
@@ -201,17 +245,30 @@ def _growth(result: dict[str, Any]) -> list[str]:
         *table(
             ["slope against", *QUANTITIES, "where"],
             (
-                [axis, *("" if value is None else f"{value:.2f}" for value in found["slopes"].values()), found["said"]]
+                [
+                    axis,
+                    *(
+                        "" if value is None else f"{value:.2f}"
+                        for value in found["slopes"].values()
+                    ),
+                    found["said"],
+                ]
                 for axis, found in result["axes"].items()
             ),
         ),
     ]
     for axis, found in result["axes"].items():
         rows = (
-            [f"{point['size']:,}", *(_number(point.get(name)) or point["ended"] for name in QUANTITIES)]
+            [
+                f"{point['size']:,}",
+                *(_number(point.get(name)) or point["ended"] for name in QUANTITIES),
+            ]
             for point in found["points"]
         )
-        lines += ["", *table([axis, *(f"{name}, {unit}" for name, unit in QUANTITIES.items())], rows)]
+        lines += [
+            "",
+            *table([axis, *(f"{name}, {unit}" for name, unit in QUANTITIES.items())], rows),
+        ]
     rows = (
         [
             f"{row['rows']:,}",

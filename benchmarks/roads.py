@@ -14,7 +14,13 @@ import numpy as np
 from benchmarks.problems import Problem
 
 Found = tuple[np.ndarray, np.ndarray]
-SGLD_RATES = (1.0, 0.3, 0.1, 0.03, 0.01)  # in units of 1/λ, λ the largest curvature of N times the mean loss
+SGLD_RATES = (
+    1.0,
+    0.3,
+    0.1,
+    0.03,
+    0.01,
+)  # in units of 1/λ, λ the largest curvature of N times the mean loss
 
 
 class Pool:
@@ -31,7 +37,9 @@ class Pool:
         self.add_moments(len(flat), flat.mean(axis=0), spread)
 
     def add_moments(self, count: float, mean: np.ndarray, covariance: np.ndarray) -> None:
-        covariance = np.diagonal(covariance) if self.marginal and covariance.ndim == 2 else covariance
+        covariance = (
+            np.diagonal(covariance) if self.marginal and covariance.ndim == 2 else covariance
+        )
         self.blocks.append((float(count), mean, covariance))
 
     def moments(self) -> Found:
@@ -41,11 +49,15 @@ class Pool:
         spread = 0.0
         for count, centre, covariance in blocks:
             shift = centre - mean
-            spread = spread + count * (covariance + (shift**2 if self.marginal else np.outer(shift, shift)))
+            spread = spread + count * (
+                covariance + (shift**2 if self.marginal else np.outer(shift, shift))
+            )
         return np.asarray(mean), np.asarray(spread) / total
 
 
-def ornstein(problem: Problem, structure: str = "auto", draws: int = 50, **options: Any) -> Iterator[Found]:
+def ornstein(
+    problem: Problem, structure: str = "auto", draws: int = 50, **options: Any
+) -> Iterator[Found]:
     """`orn.sample` with its defaults, asked for twice as many draws each time; all draws count.
 
     Data beyond the processor's caches are read in slices, as docs/scaling.md advises.
@@ -99,7 +111,9 @@ def numpyro_nuts(problem: Problem, block: int = 250) -> Iterator[Found]:
     from numpyro.infer import MCMC, NUTS
 
     def model(x: Any, y: Any) -> None:
-        theta = numpyro.sample("theta", dist.Normal(0.0, 1.0).expand(problem.shape).to_event(len(problem.shape)))
+        theta = numpyro.sample(
+            "theta", dist.Normal(0.0, 1.0).expand(problem.shape).to_event(len(problem.shape))
+        )
         predictor = x @ theta
         if problem.family == "gaussian":
             numpyro.sample("y", dist.Normal(predictor, 1.0), obs=y)
@@ -124,7 +138,12 @@ def blackjax_sgld(problem: Problem, rate: float = 1.0, block: int = 2000) -> Ite
     import jax
     import jax.numpy as jnp
 
-    features, response, rows, size = problem.features, problem.response, len(problem.response), problem.batch_size
+    features, response, rows, size = (
+        problem.features,
+        problem.response,
+        len(problem.response),
+        problem.batch_size,
+    )
     bound = {"gaussian": 1.0, "bernoulli": 0.25, "categorical": 0.5}[problem.family]
     curved = bound * np.linalg.eigvalsh(features.T.astype(float) @ features)[-1] + 1.0
 
@@ -136,7 +155,9 @@ def blackjax_sgld(problem: Problem, rate: float = 1.0, block: int = 2000) -> Ite
         elif problem.family == "bernoulli":
             fit = y * predictor - jax.nn.softplus(predictor)
         else:
-            fit = jnp.take_along_axis(predictor, y[:, None], 1)[:, 0] - jax.nn.logsumexp(predictor, axis=1)
+            fit = jnp.take_along_axis(predictor, y[:, None], 1)[:, 0] - jax.nn.logsumexp(
+                predictor, axis=1
+            )
         return rows * jnp.mean(fit) - 0.5 * jnp.sum(position**2)
 
     kernel = blackjax.sgld(jax.grad(log_density))
@@ -146,13 +167,19 @@ def blackjax_sgld(problem: Problem, rate: float = 1.0, block: int = 2000) -> Ite
         def step(current: Any, key: Any) -> Any:
             batch_key, step_key = jax.random.split(key)
             chosen = jax.random.randint(batch_key, (size,), 0, rows)
-            moved = kernel.step(step_key, current, (data[0][chosen], data[1][chosen]), rate / curved)
+            moved = kernel.step(
+                step_key, current, (data[0][chosen], data[1][chosen]), rate / curved
+            )
             return moved, moved
 
         return jax.lax.scan(step, position, jax.random.split(key, block))
 
     data = (jnp.asarray(features), jnp.asarray(response))
-    position, key, pool = jnp.zeros(problem.shape), jax.random.key(0), Pool(problem.marginal, late=True)
+    position, key, pool = (
+        jnp.zeros(problem.shape),
+        jax.random.key(0),
+        Pool(problem.marginal, late=True),
+    )
     while True:
         key, now = jax.random.split(key)
         position, draws = run(position, now, data)
@@ -166,9 +193,13 @@ def pymc_advi(problem: Problem, method: str = "advi", block: int = 500) -> Itera
 
     # Compile-time notes of PyTensor are no concern of this page.
     warnings.simplefilter("ignore")
-    response = problem.response.astype(np.int32 if problem.family == "categorical" else np.float64)  # it refuses others
+    response = problem.response.astype(
+        np.int32 if problem.family == "categorical" else np.float64
+    )  # it refuses others
     with pymc.Model():
-        x, y = pymc.Minibatch(problem.features.astype(np.float64), response, batch_size=problem.batch_size)
+        x, y = pymc.Minibatch(
+            problem.features.astype(np.float64), response, batch_size=problem.batch_size
+        )
         theta = pymc.Normal("theta", 0.0, 1.0, shape=problem.shape)
         predictor, rows = x @ theta, len(problem.response)
         if problem.family == "gaussian":

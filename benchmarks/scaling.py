@@ -45,9 +45,14 @@ def on_workers(rows: int, columns: int, workers: int) -> None:
     import dask.array as da
     from distributed import Client, LocalCluster
 
-    with LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+    with (
+        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
         random = da.random.default_rng(0)
-        X = random.standard_normal((rows, columns), chunks=(rows // (2 * workers), columns), dtype=np.float32)
+        X = random.standard_normal(
+            (rows, columns), chunks=(rows // (2 * workers), columns), dtype=np.float32
+        )
         X, y = client.persist([X, (X[:, 0] > 0).astype(int)])
         shards = Shards.on(orn.glm(X, y, family="bernoulli"), client, 1000)
         theta = np.zeros(columns + 1)
@@ -78,7 +83,9 @@ def questions(rows: int, columns: int) -> None:
         Client(cluster) as client,
         mock.patch.object(Shards, "mean", counted),
     ):
-        model = orn.glm(da.from_array(X, chunks=(size, -1)), da.from_array(y, chunks=size), family="bernoulli")
+        model = orn.glm(
+            da.from_array(X, chunks=(size, -1)), da.from_array(y, chunks=size), family="bernoulli"
+        )
         settings = orn.sample(model, client=client, draws=500, chains=1, progress=False).settings
     passes = settings["steps"] * settings["batch_size"] / rows
     print(f"{settings['shards']} shards: {dict(asked)}, {passes:.0f} passes for 500 draws")

@@ -17,12 +17,20 @@ orn.sample(model_of(TASKS[0]), batch_size=100, draws=100, progress=False)
 
 def startup_times(rounds: int = 3) -> dict[str, float]:
     """Best of a few runs: the bare interpreter, the import, and a first fit of T1, compiled anew or kept from before."""
-    programs = {"python alone": "", "import ornstein": "import ornstein", "first fit of T1": FIRST_FIT}
-    found = {what: min(_seconds(program) for _ in range(rounds)) for what, program in programs.items()}
+    programs = {
+        "python alone": "",
+        "import ornstein": "import ornstein",
+        "first fit of T1": FIRST_FIT,
+    }
+    found = {
+        what: min(_seconds(program) for _ in range(rounds)) for what, program in programs.items()
+    }
     with tempfile.TemporaryDirectory() as folder:
         program = f"import ornstein as orn\norn.cache_compilations({folder!r})\n{FIRST_FIT}"
         _seconds(program)  # fills the folder
-        found["first fit of T1 with cache_compilations"] = min(_seconds(program) for _ in range(rounds))
+        found["first fit of T1 with cache_compilations"] = min(
+            _seconds(program) for _ in range(rounds)
+        )
     return found
 
 

@@ -46,7 +46,9 @@ def engine_steps(model: orn.Model, form: str, batch_size: int, chains: int = 1) 
     injected = np.full(model.dim, small**2) if kind == "SGLD" else None
     window = 100 if kind == "IASG" else 1
     scheme = sliced or "replacement"
-    dynamics = orn.Dynamics(steps.get(kind, steps["scalar"]), batch_size, scheme, injected=injected, window=window)
+    dynamics = orn.Dynamics(
+        steps.get(kind, steps["scalar"]), batch_size, scheme, injected=injected, window=window
+    )
     with width("float32"):
         problem = model.problem("float32", curvature.mode, batch_size)
     run = Run(model.loss, problem, dynamics, model.n_data, np.zeros((chains, model.dim)), seed=0)
@@ -61,7 +63,9 @@ def engine_steps(model: orn.Model, form: str, batch_size: int, chains: int = 1) 
     return timed
 
 
-def interleaved(steppers: dict[str, Stepper], seconds: float = 0.3, rounds: int = 5) -> dict[str, float]:
+def interleaved(
+    steppers: dict[str, Stepper], seconds: float = 0.3, rounds: int = 5
+) -> dict[str, float]:
     """Best of `rounds` in µs per step, everyone in turn, in another order each time, for about `seconds` a round.
 
     Where neighbours on the machine slow it down for tenths of a second, many short rounds find a free moment and few long ones

@@ -16,7 +16,11 @@ SECTIONS = ("steps", "chains", "startup", "posterior", "growth")
 def save(section: str, result: Any) -> Path:
     """Write one section's numbers, with the day and the kind of machine."""
     FOLDER.mkdir(exist_ok=True)
-    machine = {"date": f"{datetime.date.today():%Y-%m-%d}", "cores": os.cpu_count(), "machine": platform.machine()}
+    machine = {
+        "date": f"{datetime.date.today():%Y-%m-%d}",
+        "cores": os.cpu_count(),
+        "machine": platform.machine(),
+    }
     path = FOLDER / f"{section}.json"
     path.write_text(json.dumps({**machine, "result": result}, indent=1) + "\n", encoding="utf-8")
     return path

@@ -20,12 +20,16 @@ class Task:
         """Features and response, float32, the same for everyone."""
         rng = np.random.default_rng(0)
         features = rng.standard_normal((self.rows, self.columns), dtype=np.float32)
-        truth = rng.standard_normal((self.columns, self.classes)).astype(np.float32) / np.sqrt(self.columns)
+        truth = rng.standard_normal((self.columns, self.classes)).astype(np.float32) / np.sqrt(
+            self.columns
+        )
         signal = features @ truth
         if self.family == "gaussian":
             return features, (signal[:, 0] + rng.standard_normal(self.rows)).astype(np.float32)
         if self.family == "bernoulli":
-            return features, (rng.random(self.rows) < 1.0 / (1.0 + np.exp(-signal[:, 0]))).astype(np.float32)
+            return features, (rng.random(self.rows) < 1.0 / (1.0 + np.exp(-signal[:, 0]))).astype(
+                np.float32
+            )
         return features, np.argmax(signal + rng.gumbel(size=signal.shape), axis=1).astype(np.int32)
 
 

@@ -37,18 +37,33 @@ def worker(file: Path, road: str, started: float, rate: float | None) -> None:
     answers = ROADS[road](problem) if rate is None else ROADS[road](problem, rate)
     for mean, covariance in answers:
         reached = time.time()
-        print(json.dumps([reached - started - not_counted, problem.distance(mean, covariance)]), flush=True)
+        print(
+            json.dumps([reached - started - not_counted, problem.distance(mean, covariance)]),
+            flush=True,
+        )
         not_counted += time.time() - reached
 
 
 def trace(file: Path, road: str, limit: float, rate: float | None = None) -> dict[str, Any]:
     """One road in its own process: its points (seconds, KL), and why it ended."""
-    command = [sys.executable, "-m", "benchmarks.time_to_posterior", "--worker", str(file), "--road", road]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.time_to_posterior",
+        "--worker",
+        str(file),
+        "--road",
+        road,
+    ]
     command += [] if rate is None else ["--rate", str(rate)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *_paths()])}
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
-            [*command, "--started", repr(time.time())], stdout=output, stderr=errors, env=environment, text=True
+            [*command, "--started", repr(time.time())],
+            stdout=output,
+            stderr=errors,
+            env=environment,
+            text=True,
         )
         try:
             ended = _watched(process, output, limit)
@@ -59,7 +74,10 @@ def trace(file: Path, road: str, limit: float, rate: float | None = None) -> dic
         errors.seek(0)
         points = _points(output.read())
         complaint = (errors.read().strip().splitlines() or [""])[-1]
-    return {"points": worth_keeping(points), "ended": _reason(complaint) if ended == "failed" else ended}
+    return {
+        "points": worth_keeping(points),
+        "ended": _reason(complaint) if ended == "failed" else ended,
+    }
 
 
 def _reason(complaint: str) -> str:
@@ -70,7 +88,11 @@ def _reason(complaint: str) -> str:
 
 def _points(text: str) -> list[list[float]]:
     """The whole lines that are points; libraries may print what they like in between."""
-    return [json.loads(line) for line in text.splitlines(keepends=True) if line.startswith("[") and line.endswith("]\n")]
+    return [
+        json.loads(line)
+        for line in text.splitlines(keepends=True)
+        if line.startswith("[") and line.endswith("]\n")
+    ]
 
 
 def worth_keeping(points: list[list[float]]) -> list[list[float]]:
@@ -115,7 +137,10 @@ def best_of(traces: dict[str, dict[str, Any]]) -> str:
     def rank(rate: str) -> tuple[float, float]:
         points = traces[rate]["points"]
         reached = seconds_to(points)
-        return (float("inf") if reached is None else reached, min((distance for _, distance in points), default=float("inf")))
+        return (
+            float("inf") if reached is None else reached,
+            min((distance for _, distance in points), default=float("inf")),
+        )
 
     return min(traces, key=rank)
 
@@ -125,7 +150,9 @@ def roads_for(name: str) -> list[str]:
     return [road for road in ROADS if road != "ornstein diagonal" or name == "covertype"]
 
 
-def one_problem(problem: Problem, limit: float, console: Console, roads: list[str] | None = None) -> dict[str, Any]:
+def one_problem(
+    problem: Problem, limit: float, console: Console, roads: list[str] | None = None
+) -> dict[str, Any]:
     """All roads on one data set, one after the other."""
     result: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -147,7 +174,11 @@ def in_words(found: dict[str, Any]) -> str:
     if reached is not None:
         return f"{reached:.1f} s"
     if not found["points"]:
-        return "no answer within the limit" if found["ended"] == "limit" else f"left out: {found['ended']}"
+        return (
+            "no answer within the limit"
+            if found["ended"] == "limit"
+            else f"left out: {found['ended']}"
+        )
     seconds, nearest = min(found["points"], key=lambda point: point[1])
     return f"not reached; KL {nearest:.2g} after {seconds:.0f} s"
 
@@ -192,14 +223,19 @@ def table_of(result: dict[str, Any]) -> Table:
     for name in result["problems"]:
         table.add_column(name)
     for road in ROADS:
-        cells = [in_words(part["roads"][road]) if road in part["roads"] else "" for part in result["problems"].values()]
+        cells = [
+            in_words(part["roads"][road]) if road in part["roads"] else ""
+            for part in result["problems"].values()
+        ]
         if any(cells):
             table.add_row(road, *cells)
     return table
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--problem", nargs="*", default=list(NAMES), choices=NAMES)
     parser.add_argument("--road", choices=tuple(ROADS))
     parser.add_argument("--limit", type=float, default=60.0)
@@ -215,7 +251,15 @@ def main() -> None:
         return
     roads = None if given.road is None else [given.road]
     console = Console(width=140)
-    posterior_section(console, given.limit, tuple(given.problem), given.data_dir, given.rows, given.reference_draws, roads)
+    posterior_section(
+        console,
+        given.limit,
+        tuple(given.problem),
+        given.data_dir,
+        given.rows,
+        given.reference_draws,
+        roads,
+    )
 
 
 if __name__ == "__main__":

@@ -12,7 +12,9 @@ def measures(probabilities: np.ndarray, labels: np.ndarray, bins: int = 15) -> n
     confidence, hit = probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
     log_loss = -np.mean(np.log(probabilities[np.arange(len(labels)), labels]))
     bin_of = np.minimum((confidence * bins).astype(int), bins - 1)
-    error = sum(abs(np.sum(hit[bin_of == b]) - np.sum(confidence[bin_of == b])) for b in range(bins)) / len(labels)
+    error = sum(
+        abs(np.sum(hit[bin_of == b]) - np.sum(confidence[bin_of == b])) for b in range(bins)
+    ) / len(labels)
     return np.array([hit.mean(), log_loss, error])
 
 
@@ -24,5 +26,10 @@ def scores(probabilities: np.ndarray, labels: np.ndarray) -> str:
 
 def over_splits(found: Sequence[np.ndarray], form: str = ".3f") -> str:
     """Means over splits of the data, each ± its standard deviation over them; for differences give the form a sign."""
-    pairs = zip(("accuracy", "NLL", "ECE"), np.mean(found, axis=0), np.std(found, axis=0, ddof=1), strict=True)
+    pairs = zip(
+        ("accuracy", "NLL", "ECE"),
+        np.mean(found, axis=0),
+        np.std(found, axis=0, ddof=1),
+        strict=True,
+    )
     return "   ".join(f"{name} {mean:{form}} ± {spread:.3f}" for name, mean, spread in pairs)

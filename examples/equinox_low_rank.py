@@ -40,23 +40,32 @@ def trained(network, x, y):
         updates, state = optimizer.update(jax.grad(loss)(weights), state)
         return (optax.apply_updates(weights, updates), state), None
 
-    return eqx.combine(jax.lax.scan(step, (weights, optimizer.init(weights)), length=2000)[0][0], static)
+    return eqx.combine(
+        jax.lax.scan(step, (weights, optimizer.init(weights)), length=2000)[0][0], static
+    )
 
 
 def compared(seed: int) -> dict[str, np.ndarray]:
     """Measures on new images of a network from one split and one start, and of its last layer's posterior."""
-    split = train_test_split(pixels, labels, train_size=TRAINING_IMAGES, random_state=seed, stratify=labels)
+    split = train_test_split(
+        pixels, labels, train_size=TRAINING_IMAGES, random_state=seed, stratify=labels
+    )
     x_train, x_test, y_train, y_test = split
     start = eqx.nn.MLP(64, 10, width_size=8, depth=1, activation=jnp.tanh, key=jax.random.key(seed))
     network = trained(start, x_train, y_train)
     found = {"trained network": np.asarray(jax.nn.softmax(jax.vmap(network)(x_test)))}
 
-    features, new = (np.asarray(jnp.tanh(jax.vmap(network.layers[0])(x))) for x in (x_train, x_test))
+    features, new = (
+        np.asarray(jnp.tanh(jax.vmap(network.layers[0])(x))) for x in (x_train, x_test)
+    )
     model = orn.glm(features, y_train, family="categorical", prior_precision=PRIOR_PRECISION)
     curvature = orn.measure(model)
     found["MAP last layer"] = np.asarray(model.predict(model.layout.unflatten(curvature.mode), new))
     options = {"curvature": curvature, "max_steps": 400_000, "seed": seed, "progress": False}
-    for name, sampler in {"full steps": orn.SGFS("full"), "diagonal steps": orn.ConstantSGD("diagonal")}.items():
+    for name, sampler in {
+        "full steps": orn.SGFS("full"),
+        "diagonal steps": orn.ConstantSGD("diagonal"),
+    }.items():
         post = orn.sample(model, sampler, draws=100, **options)
         found[name] = post.predict(new).mean
         print(f"split {seed}, {name}, verdict: {post.check().level}")
@@ -70,4 +79,7 @@ for name in runs[0]:
     print(f"  {name + ':':20s}", over_splits([run[name] for run in runs]))
 print("less the MAP last layer, split by split")
 for name in ("full steps", "diagonal steps", "low-rank Gaussian"):
-    print(f"  {name + ':':20s}", over_splits([run[name] - run["MAP last layer"] for run in runs], "+.3f"))
+    print(
+        f"  {name + ':':20s}",
+        over_splits([run[name] - run["MAP last layer"] for run in runs], "+.3f"),
+    )

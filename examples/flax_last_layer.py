@@ -61,12 +61,16 @@ def held_against_nuts(post: orn.Posterior, reference: orn.Posterior, seed: int) 
                 print(f"    {finding.name}: {finding.sentence}")
     sd = reference.draws.std(axis=(0, 1))
     ratio, shift = post.draws.std(axis=(0, 1)) / sd, np.abs(post.mean - reference.mean) / sd
-    print(f"    beside NUTS: sds {ratio.min():.2f} to {ratio.max():.2f} times as large, means up to {shift.max():.2f} sd away")
+    print(
+        f"    beside NUTS: sds {ratio.min():.2f} to {ratio.max():.2f} times as large, means up to {shift.max():.2f} sd away"
+    )
 
 
 def compared(pixels: np.ndarray, seed: int) -> dict[str, np.ndarray]:
     """Measures of the network at the mode, and with its last layer averaged over the draws of SGFS and of NUTS."""
-    split = train_test_split(pixels, labels, train_size=TRAINING_IMAGES, random_state=seed, stratify=labels)
+    split = train_test_split(
+        pixels, labels, train_size=TRAINING_IMAGES, random_state=seed, stratify=labels
+    )
     x_train, x_test, y_train, y_test = split
     network = Network(pixels.shape[1], nnx.Rngs(seed))
     optimizer = nnx.Optimizer(network, optax.adam(0.01), wrt=nnx.Param)
@@ -78,19 +82,34 @@ def compared(pixels: np.ndarray, seed: int) -> dict[str, np.ndarray]:
     model = orn.glm(features, y_train, family="categorical", prior_precision=PRIOR_PRECISION)
     curvature = orn.measure(model)
     # Most of the noise injected, ten times what the posterior's spread asks for: small steps, which the gradients can steer.
-    sampler = orn.SGFS("full", step_size=1.0, injected=10.0 * np.linalg.cholesky(curvature.hessian / model.n_data))
-    post = orn.sample(model, sampler, curvature=curvature, draws=250, max_steps=400_000, seed=seed, progress=False)
+    sampler = orn.SGFS(
+        "full", step_size=1.0, injected=10.0 * np.linalg.cholesky(curvature.hessian / model.n_data)
+    )
+    post = orn.sample(
+        model, sampler, curvature=curvature, draws=250, max_steps=400_000, seed=seed, progress=False
+    )
     reference = orn.nuts(model, init=curvature.mode, draws=200, chains=2, warmup=200, seed=seed)
     new = np.asarray(network.features(x_test))
-    found |= {"Bayesian last layer": post.predict(new).mean, "the same by NUTS": reference.predict(new).mean}
+    found |= {
+        "Bayesian last layer": post.predict(new).mean,
+        "the same by NUTS": reference.predict(new).mean,
+    }
     held_against_nuts(post, reference, seed)
     return {name: measures(probabilities, y_test) for name, probabilities in found.items()}
 
 
 for side in (4, 8):
     block = 8 // side
-    pixels = images.reshape(-1, side, block, side, block).mean(axis=(2, 4)).reshape(-1, side**2).astype(np.float32) / 16.0
-    print(f"{side} × {side} pixels, {TRAINING_IMAGES} training images; mean ± sd over {SPLITS} splits")
+    pixels = (
+        images.reshape(-1, side, block, side, block)
+        .mean(axis=(2, 4))
+        .reshape(-1, side**2)
+        .astype(np.float32)
+        / 16.0
+    )
+    print(
+        f"{side} × {side} pixels, {TRAINING_IMAGES} training images; mean ± sd over {SPLITS} splits"
+    )
     runs = [compared(pixels, seed) for seed in range(SPLITS)]
     for name in runs[0]:
         print(f"  {name + ':':24s}", over_splits([run[name] for run in runs]))

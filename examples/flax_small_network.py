@@ -69,14 +69,29 @@ def trained(weights, x, y):
 
 def compared(seed: int) -> dict[str, np.ndarray]:
     """Measures on new images of the network at the mode and of both averages, from one split and one start."""
-    x_train, x_test, y_train, y_test = train_test_split(blocks, labels, test_size=0.3, random_state=seed, stratify=labels)
+    x_train, x_test, y_train, y_test = train_test_split(
+        blocks, labels, test_size=0.3, random_state=seed, stratify=labels
+    )
     mode = trained(nnx.split(network(seed), nnx.Param)[1], x_train, y_train)
     found = {"MAP network": measures(np.asarray(predict(mode, x_test)), y_test)}
-    model = orn.Model(log_likelihood, {"x": x_train, "y": y_train}, log_prior, init=mode, predict=predict)
+    model = orn.Model(
+        log_likelihood, {"x": x_train, "y": y_train}, log_prior, init=mode, predict=predict
+    )
     curvature = orn.measure(model, structure="diagonal", mode=model.init)
     noise = 10.0 * np.sqrt(curvature.hessian / model.n_data)
-    samplers = {"constant SGD": orn.ConstantSGD("diagonal"), "SGFS": orn.SGFS("diagonal", step_size=1.0, injected=noise)}
-    options = {"batch_size": 16, "draws": 100, "chains": 2, "thin": 200, "warmup": 5000, "seed": seed, "progress": False}
+    samplers = {
+        "constant SGD": orn.ConstantSGD("diagonal"),
+        "SGFS": orn.SGFS("diagonal", step_size=1.0, injected=noise),
+    }
+    options = {
+        "batch_size": 16,
+        "draws": 100,
+        "chains": 2,
+        "thin": 200,
+        "warmup": 5000,
+        "seed": seed,
+        "progress": False,
+    }
     for name, sampler in samplers.items():
         post = orn.sample(model, sampler, curvature=curvature, **options)
         shift = np.sqrt(np.mean((post.draws - curvature.mode) ** 2))
@@ -91,4 +106,6 @@ for name in runs[0]:
     print(f"  {name + ':':15s}", over_splits([run[name] for run in runs]))
 print("less the MAP network, split by split")
 for name in ("constant SGD", "SGFS"):
-    print(f"  {name + ':':15s}", over_splits([run[name] - run["MAP network"] for run in runs], "+.3f"))
+    print(
+        f"  {name + ':':15s}", over_splits([run[name] - run["MAP network"] for run in runs], "+.3f")
+    )

@@ -25,11 +25,15 @@ rng = np.random.default_rng(0)
 school, hours = rng.integers(0, 8, 4_000), rng.normal(size=4_000)
 score = rng.normal(50.0, 5.0, 8)[school] + 2.0 * hours + rng.normal(0.0, 10.0, 4_000)
 
-post = orn.sample(orn.from_numpyro(model, school, hours, score, schools=8), draws=500, progress=False)
+post = orn.sample(
+    orn.from_numpyro(model, school, hours, score, schools=8), draws=500, progress=False
+)
 print(post.summary()[["mean", "sd", "ess_bulk", "r_hat"]].round(2))
 print("verdict:", post.check().level)
 
-nuts = numpyro.infer.MCMC(numpyro.infer.NUTS(model), num_warmup=300, num_samples=500, progress_bar=False)
+nuts = numpyro.infer.MCMC(
+    numpyro.infer.NUTS(model), num_warmup=300, num_samples=500, progress_bar=False
+)
 nuts.run(jax.random.key(0), school, hours, score, schools=8)
 for name, exact in nuts.get_samples().items():
     shift = (post.params[name].mean(axis=(0, 1)) - exact.mean(axis=0)) / exact.std(axis=0)

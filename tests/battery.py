@@ -51,7 +51,9 @@ def constant_sgd_rows():
         for tuning in ("discrete", "continuous"):
             for damping in (1.0, 0.3):
                 sampler = orn.ConstantSGD(form, tuning=tuning, damping=damping)
-                rows[f"ConstantSGD {form} {tuning} μ={damping}"] = Row(sampler, form == "full" and tuning == "discrete", axes)
+                rows[f"ConstantSGD {form} {tuning} μ={damping}"] = Row(
+                    sampler, form == "full" and tuning == "discrete", axes
+                )
     return rows
 
 
@@ -60,10 +62,14 @@ def langevin_rows():
     return {
         "SGLD": Row(orn.SGLD(5e-4), axes=0),
         "SGLD exact": Row(orn.SGLD(exact=True), exact=True, axes=0),
-        "SGLD decreasing": Row(orn.SGLD(schedule=orn.robbins_monro(5e-4, 10.0, 0.6)), axes=0, stationary=False),
+        "SGLD decreasing": Row(
+            orn.SGLD(schedule=orn.robbins_monro(5e-4, 10.0, 0.6)), axes=0, stationary=False
+        ),
         "SGLD-CV": Row(orn.SGLD(1e-3, control_variates=True), axes=0),
         "SGLD diagonal": Row(orn.SGLD(0.5, preconditioner="diagonal"), axes=1),
-        "SGLD-CV full": Row(orn.SGLD(exact=True, control_variates=True, preconditioner="full"), exact=True, axes=2),
+        "SGLD-CV full": Row(
+            orn.SGLD(exact=True, control_variates=True, preconditioner="full"), exact=True, axes=2
+        ),
         "SGFS full": Row(orn.SGFS(), exact=True, axes=2),
         "SGFS diagonal": Row(orn.SGFS("diagonal", tuning="continuous"), axes=1),
         "SGFS own noise μ=0.3": Row(orn.SGFS(injected=0.05, damping=0.3), exact=True, axes=2),
@@ -123,14 +129,20 @@ def tiny(name):
     if name == "bernoulli":
         y = np.array([0, 1, 1, 0, 1])
         model = orn.glm(X, y, "bernoulli", prior_precision=precision, intercept=False)
-        return Tiny(model, lambda t: (1 / (1 + np.exp(-X @ t)) - y)[:, None] * X, lambda t: precision * t / 5)
+        return Tiny(
+            model,
+            lambda t: (1 / (1 + np.exp(-X @ t)) - y)[:, None] * X,
+            lambda t: precision * t / 5,
+        )
     if name == "gaussian, scale inferred":
         x = X[:, :1]
         y = np.array([0.3, -1.1, 0.9, 1.8, -0.4])
 
         def slopes(t):
             residual, weight = y - x[:, 0] * t[0] - t[1], np.exp(-2.0 * t[2])
-            return np.column_stack([-residual * weight * x[:, 0], -residual * weight, 1.0 - residual**2 * weight])
+            return np.column_stack(
+                [-residual * weight * x[:, 0], -residual * weight, 1.0 - residual**2 * weight]
+            )
 
         model = orn.glm(x, y, prior_precision=0.5, intercept_precision=1.5)
         return Tiny(model, slopes, lambda t: np.array([0.5, 1.5, 0.0]) * t / 5)
@@ -160,12 +172,19 @@ def quadratic():
     rng = np.random.default_rng(5)
     hessian, noise = spd(rng, dimension, 4.0), spd(rng, dimension, 4.0)
     pushes = rng.normal(size=(n_data, dimension))
-    pushes = (pushes - pushes.mean(axis=0)) @ np.linalg.inv(np.linalg.cholesky(np.cov(pushes.T, bias=True))).T
+    pushes = (pushes - pushes.mean(axis=0)) @ np.linalg.inv(
+        np.linalg.cholesky(np.cov(pushes.T, bias=True))
+    ).T
     pushes = pushes @ np.linalg.cholesky(noise).T + np.array([1.0, -1.0, 0.5])
-    model = orn.Model(quadratic_likelihood, pushes, init=np.zeros(dimension), hyperparameters={"hessian": hessian})
+    model = orn.Model(
+        quadratic_likelihood, pushes, init=np.zeros(dimension), hyperparameters={"hessian": hessian}
+    )
     curvature = orn.measure(model)
     commutator = curvature.hessian @ curvature.noise - curvature.noise @ curvature.hessian
-    assert np.linalg.norm(commutator) > 0.1 * np.linalg.norm(hessian) * np.linalg.norm(noise) / dimension
+    assert (
+        np.linalg.norm(commutator)
+        > 0.1 * np.linalg.norm(hessian) * np.linalg.norm(noise) / dimension
+    )
     return model, curvature
 
 
@@ -188,7 +207,9 @@ def check_protocol(row):
         return 0.3 * np.trace(hessian @ covariance) * hessian
 
     for response in (None, respond):
-        cur = orn.Curvature(mode=np.zeros(3), hessian=hessian, noise=noise, n_data=5000, noise_response=response)
+        cur = orn.Curvature(
+            mode=np.zeros(3), hessian=hessian, noise=noise, n_data=5000, noise_response=response
+        )
         for scheme in SCHEMES:
             dynamics = row.sampler.tune(cur, batch_size=10, scheme=scheme)
             _check_dynamics(row, dynamics, scheme)
@@ -216,7 +237,10 @@ def _check_dynamics(row, dynamics, scheme):
     assert isinstance(dynamics.notes, tuple) and isinstance(dynamics.sampler, str)
     with pytest.raises(FrozenInstanceError):
         dynamics.damping = 0.5
-    assert hash(dynamics.kernel()) == hash(dynamics.kernel()) and dynamics.kernel() == dynamics.kernel()
+    assert (
+        hash(dynamics.kernel()) == hash(dynamics.kernel())
+        and dynamics.kernel() == dynamics.kernel()
+    )
 
 
 def _check_prediction(prediction, dynamics, time):
@@ -240,7 +264,10 @@ def check_instability(row):
     dynamics = row.sampler.tune(cur, batch_size=200)
     for time in ("discrete", "continuous"):
         prediction = dynamics.predict(cur, time=time)
-        assert prediction.stable is (prediction.covariance is not None) or dynamics.schedule is not None
+        assert (
+            prediction.stable is (prediction.covariance is not None)
+            or dynamics.schedule is not None
+        )
     if not dynamics.predict(cur).stable:
         with pytest.raises(orn.StabilityError, match=r"beyond the stability bound"):
             orn.sample(model, dynamics, curvature=cur, draws=10, progress=False)
@@ -267,23 +294,35 @@ def _check_one_step(dynamics, name, dtype):
     displacement, velocity = np.float32(0.3 * rng.normal(size=(2, size))).astype(float)
     batches, counts = np.unique(all_minibatches(dynamics.scheme, 5, 2), axis=0, return_counts=True)
     chance = counts / counts.sum()
-    padded = np.resize(batches, (5**2, 2))  # the same shape for every scheme, so that they share compiled code
+    padded = np.resize(
+        batches, (5**2, 2)
+    )  # the same shape for every scheme, so that they share compiled code
     step = _Step(dynamics, small.model, curvature.mode, dtype, displacement, velocity, padded)
     outcomes = np.array([step(batch) for batch in range(len(batches))])
     mean = chance @ outcomes
     covariance = (outcomes - mean).T * chance @ (outcomes - mean)
 
-    wanted_mean, wanted_covariance = _one_step_theory(dynamics, small, curvature.mode, displacement, step.velocity, step.factor)
+    wanted_mean, wanted_covariance = _one_step_theory(
+        dynamics, small, curvature.mode, displacement, step.velocity, step.factor
+    )
     assert np.max(np.abs(mean - wanted_mean)) < tolerance * max(1.0, np.max(np.abs(wanted_mean)))
-    assert np.max(np.abs(covariance - wanted_covariance)) < tolerance * max(1.0, np.max(np.abs(wanted_covariance)))
+    assert np.max(np.abs(covariance - wanted_covariance)) < tolerance * max(
+        1.0, np.max(np.abs(wanted_covariance))
+    )
     # Where the step is small, an absolute error says little: the covariance must also be right in its own size.
-    assert np.max(np.abs(covariance - wanted_covariance)) < 30 * tolerance * np.max(np.abs(wanted_covariance))
+    assert np.max(np.abs(covariance - wanted_covariance)) < 30 * tolerance * np.max(
+        np.abs(wanted_covariance)
+    )
     if step.normals:
         still = step(0)
         columns = np.array([step(0, unit) - still for unit in np.eye(size)])
         injected = step.factor * matrix_of(dynamics.injected, size)
-        assert np.max(np.abs(columns.T @ columns - injected)) < tolerance * max(1.0, np.max(np.abs(injected)))
-        assert np.max(np.abs(columns.T @ columns - injected)) < 30 * tolerance * np.max(np.abs(injected))
+        assert np.max(np.abs(columns.T @ columns - injected)) < tolerance * max(
+            1.0, np.max(np.abs(injected))
+        )
+        assert np.max(np.abs(columns.T @ columns - injected)) < 30 * tolerance * np.max(
+            np.abs(injected)
+        )
     else:
         assert dynamics.injected is None
 
@@ -294,34 +333,55 @@ class _Step:
     def __init__(self, dynamics, model, mode, dtype, displacement, velocity, batches):
         kernel = dynamics.kernel()
         self.dtype, self.batches, self.normals = dtype, batches, kernel.needs_normals
-        self.factor = 1.0 if dynamics.schedule is None else float(np.asarray(dynamics.schedule(np.zeros(1)))[0])
+        self.factor = (
+            1.0
+            if dynamics.schedule is None
+            else float(np.asarray(dynamics.schedule(np.zeros(1)))[0])
+        )
         self.program = Program(model.loss, kernel, dynamics.window > 1, 1, one_kernel=True)
         with width(dtype):
             self.problem = model.problem(dtype, mode)
-            self.arrays = {name: jnp.asarray(value, dtype=dtype) for name, value in dynamics.arrays().items()}
+            self.arrays = {
+                name: jnp.asarray(value, dtype=dtype) for name, value in dynamics.arrays().items()
+            }
             self.state = kernel.start(jnp.asarray(displacement, dtype=dtype))
             if "velocity" in self.state:
                 self.state["velocity"] = jnp.asarray(velocity, dtype=dtype)
             self.indices = jnp.asarray(batches, dtype=jnp.int32)
-            self.factors = None if dynamics.schedule is None else jnp.full(len(batches), self.factor, dtype=dtype)
+            self.factors = (
+                None
+                if dynamics.schedule is None
+                else jnp.full(len(batches), self.factor, dtype=dtype)
+            )
         self.start = displacement
-        self.velocity = (1.0 - dynamics.damping) * velocity if "velocity" in self.state else 0.0 * velocity
+        self.velocity = (
+            (1.0 - dynamics.damping) * velocity if "velocity" in self.state else 0.0 * velocity
+        )
 
     def __call__(self, batch, normal=None):
         with width(self.dtype):
             normals = None
             if self.normals:
                 normals = jnp.zeros((len(self.batches), self.start.size), dtype=self.dtype)
-                normals = normals if normal is None else normals.at[batch].set(jnp.asarray(normal, dtype=self.dtype))
+                normals = (
+                    normals
+                    if normal is None
+                    else normals.at[batch].set(jnp.asarray(normal, dtype=self.dtype))
+                )
             randomness = (self.indices, normals, self.factors)
             memory = kept_memory(self.program, self.state["position"])
-            state, kept, sums = run_block(self.program, self.problem, self.arrays, self.state, randomness, batch, 1, 1, memory)
+            state, kept, sums = run_block(
+                self.program, self.problem, self.arrays, self.state, randomness, batch, 1, 1, memory
+            )
         position = np.asarray(kept[0], dtype=float)
         assert np.array_equal(np.asarray(state["position"], dtype=float), position)
         assert sums is None or np.array_equal(np.asarray(sums[0], dtype=float), position)
         moved = position - self.start
         if "velocity" in state:
-            assert np.max(np.abs(np.asarray(state["velocity"], dtype=float) - moved)) < TOLERANCE[self.dtype]
+            assert (
+                np.max(np.abs(np.asarray(state["velocity"], dtype=float) - moved))
+                < TOLERANCE[self.dtype]
+            )
         return moved
 
 
@@ -350,7 +410,9 @@ def mean_error(post):
     """Monte-Carlo standard error of every mean, from the predicted autocovariance."""
     process = post.moment_process()
     lags = int(40 * process.modes.relaxation_time / process.spacing) + 3
-    total = np.diagonal(process.covariance()) + 2.0 * sum(np.diagonal(process.autocovariance(lag)) for lag in range(1, lags))
+    total = np.diagonal(process.covariance()) + 2.0 * sum(
+        np.diagonal(process.autocovariance(lag)) for lag in range(1, lags)
+    )
     return np.sqrt(total / post.settings["states"])
 
 
@@ -360,13 +422,25 @@ def check_stationary(row, build, batch_size):
     dynamics = row.sampler.tune(curvature, batch_size=batch_size)
     prediction = dynamics.predict(curvature)
     assert prediction.stable
-    chains, thin = 4, 8 * max(1, int(np.ceil(prediction.relaxation_time / 4.0)))  # states are kept at an eighth of it
-    options = {"thin": "auto" if dynamics.window > 1 else thin, "draws": 4000, "chains": chains, "keep": "moments"}
-    post = orn.sample(model, dynamics, curvature=curvature, seed=3, progress=False, max_steps=10**9, **options)
+    chains, thin = (
+        4,
+        8 * max(1, int(np.ceil(prediction.relaxation_time / 4.0))),
+    )  # states are kept at an eighth of it
+    options = {
+        "thin": "auto" if dynamics.window > 1 else thin,
+        "draws": 4000,
+        "chains": chains,
+        "keep": "moments",
+    }
+    post = orn.sample(
+        model, dynamics, curvature=curvature, seed=3, progress=False, max_steps=10**9, **options
+    )
     scores, detectable = covariance_scores(post)
     assert detectable < DETECTABLE
     assert np.max(np.abs(scores)) < SIGMAS
-    if model.closed_form() is None:  # in a quadratic model the mean is the mode, elsewhere near it only
+    if (
+        model.closed_form() is None
+    ):  # in a quadratic model the mean is the mode, elsewhere near it only
         assert np.max(np.abs(post.mean - curvature.mode) / mean_error(post)) < SIGMAS
 
 
@@ -389,17 +463,24 @@ def check_restored(row, monkeypatch, dtype="float32", scheme="replacement"):
     def fresh(seed):
         with width(dtype):
             problem = model.problem(dtype, curvature.mode)
-        return Run(model.loss, problem, dynamics, model.n_data, np.zeros((2, curvature.dim)), seed, dtype)
+        return Run(
+            model.loss, problem, dynamics, model.n_data, np.zeros((2, curvature.dim)), seed, dtype
+        )
 
     whole = positions_of(fresh(7), 100, 3)
     first = fresh(7)
     early = positions_of(first, 50, 3)
-    states = [jax.tree.map(lambda leaf: np.array(leaf, copy=True), chain.state()) for chain in first.chains]
+    states = [
+        jax.tree.map(lambda leaf: np.array(leaf, copy=True), chain.state())
+        for chain in first.chains
+    ]
     second = fresh(8)
     positions_of(second, 5, 3)
     for chain, state in zip(second.chains, states, strict=True):
         chain.restore(state)
-        for ours, theirs in zip(jax.tree.leaves(chain.state()), jax.tree.leaves(state), strict=True):
+        for ours, theirs in zip(
+            jax.tree.leaves(chain.state()), jax.tree.leaves(state), strict=True
+        ):
             assert np.array_equal(ours, theirs)
     late = positions_of(second, 50, 3)
     assert np.array_equal(whole, np.concatenate([early, late], axis=1))
@@ -416,12 +497,23 @@ def check_same_seed(row):
         dynamics = row.sampler.tune(curvature, batch_size=4)
         thin = {"thin": 2} if dynamics.window == 1 else {}
         return orn.sample(
-            model, dynamics, **{**thin, "draws": 5, "warmup": 3, "curvature": curvature, "progress": False, **options}
+            model,
+            dynamics,
+            **{
+                **thin,
+                "draws": 5,
+                "warmup": 3,
+                "curvature": curvature,
+                "progress": False,
+                **options,
+            },
         ).draws
 
     one = draws(seed=1, chains=3)
     assert np.array_equal(one, draws(seed=1, chains=3))
-    if row.sampler.tune(curvature, batch_size=4).output_map is None:  # maps act about the mean of all chains
+    if (
+        row.sampler.tune(curvature, batch_size=4).output_map is None
+    ):  # maps act about the mean of all chains
         assert np.array_equal(one[:1], draws(seed=1, chains=1))
     assert not np.array_equal(one, draws(seed=2, chains=3))
 
@@ -433,16 +525,32 @@ def check_stored(row, folder):
     if not dynamics.predict(curvature).stable or dynamics.schedule is not None:
         return
     thin = {"thin": 2} if dynamics.window == 1 else {}
-    post = orn.sample(model, dynamics, curvature=curvature, draws=30, chains=2, warmup=3, progress=False, **thin)
+    post = orn.sample(
+        model, dynamics, curvature=curvature, draws=30, chains=2, warmup=3, progress=False, **thin
+    )
     back = orn.load(post.save(folder / "fit.orn"))
     assert np.array_equal(back.draws, post.draws) and back.names == post.names
     assert np.array_equal(back.mean, post.mean) and np.array_equal(back.covariance, post.covariance)
     assert back.prediction.covariance == pytest.approx(post.prediction.covariance, rel=1e-8)
-    assert back.prediction.relaxation_time == pytest.approx(post.prediction.relaxation_time, rel=1e-10)
-    for field in ("batch_size", "scheme", "damping", "window", "gap", "control_variates", "sampler", "notes"):
+    assert back.prediction.relaxation_time == pytest.approx(
+        post.prediction.relaxation_time, rel=1e-10
+    )
+    for field in (
+        "batch_size",
+        "scheme",
+        "damping",
+        "window",
+        "gap",
+        "control_variates",
+        "sampler",
+        "notes",
+    ):
         assert getattr(back.dynamics, field) == getattr(post.dynamics, field)
     assert np.array_equal(back.dynamics.preconditioner, post.dynamics.preconditioner)
-    assert back.settings["seed"] == post.settings["seed"] and back.settings["thin"] == post.settings["thin"]
+    assert (
+        back.settings["seed"] == post.settings["seed"]
+        and back.settings["thin"] == post.settings["thin"]
+    )
     rows = np.eye(3)
     assert np.array_equal(back.predict(rows).draws, post.predict(rows).draws)
     assert jax.tree.all(jax.tree.map(np.array_equal, back.params, post.params))

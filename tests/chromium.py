@@ -31,7 +31,9 @@ FLAGS = (
 
 def find_chromium() -> str | None:
     """Its path, from CHROMIUM or the usual names."""
-    return os.environ.get("CHROMIUM") or next((path for name in NAMES if (path := shutil.which(name))), None)
+    return os.environ.get("CHROMIUM") or next(
+        (path for name in NAMES if (path := shutil.which(name))), None
+    )
 
 
 class Chromium:
@@ -46,7 +48,13 @@ class Chromium:
         read_by_it, self._write = os.pipe()
         self._read, written_by_it = os.pipe()
         # It reads commands from descriptor 3 and answers on 4.
-        command = ["bash", "-c", f'exec "$0" "$@" 3<&{read_by_it} 4>&{written_by_it}', executable, *FLAGS]
+        command = [
+            "bash",
+            "-c",
+            f'exec "$0" "$@" 3<&{read_by_it} 4>&{written_by_it}',
+            executable,
+            *FLAGS,
+        ]
         self._process = subprocess.Popen(
             [*command, f"--user-data-dir={self._profile.name}", "about:blank"],
             pass_fds=(read_by_it, written_by_it),
@@ -55,8 +63,14 @@ class Chromium:
         )
         os.close(read_by_it)
         os.close(written_by_it)
-        pages = [target for target in self.send("Target.getTargets")["targetInfos"] if target["type"] == "page"]
-        self._session = self.send("Target.attachToTarget", targetId=pages[0]["targetId"], flatten=True)["sessionId"]
+        pages = [
+            target
+            for target in self.send("Target.getTargets")["targetInfos"]
+            if target["type"] == "page"
+        ]
+        self._session = self.send(
+            "Target.attachToTarget", targetId=pages[0]["targetId"], flatten=True
+        )["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.send(f"{domain}.enable")
 
@@ -91,7 +105,13 @@ class Chromium:
     def open(self, path: Path, width: int, dark: bool, height: int = 900) -> None:
         """Load a file as a window of this width would show it; at most 640 pixels is a phone."""
         phone = width <= 640
-        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
+        self.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=phone,
+        )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", features=[scheme])
         self._loaded = False

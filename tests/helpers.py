@@ -20,7 +20,11 @@ ROOT = Path(__file__).resolve().parent.parent
 def spd(rng, dimension, condition=20.0):
     """A random symmetric positive definite matrix with eigenvalues between 1/√condition and √condition."""
     rotation, _ = np.linalg.qr(rng.normal(size=(dimension, dimension)))
-    values = np.exp(np.linspace(-0.5, 0.5, dimension) * np.log(condition)) if dimension > 1 else np.ones(1)
+    values = (
+        np.exp(np.linspace(-0.5, 0.5, dimension) * np.log(condition))
+        if dimension > 1
+        else np.ones(1)
+    )
     matrix = rotation * values @ rotation.T
     return (matrix + matrix.T) / 2.0
 
@@ -78,14 +82,18 @@ def all_minibatches(scheme, n_data, batch_size):
 def regression_data(n_data, dimension, seed=0, noise=1.0):
     """Correlated features of different scales, a target with Gaussian noise."""
     rng = np.random.default_rng(seed)
-    features = rng.normal(size=(n_data, dimension)) @ scipy.linalg.sqrtm(spd(rng, dimension, 10.0)).real
+    features = (
+        rng.normal(size=(n_data, dimension)) @ scipy.linalg.sqrtm(spd(rng, dimension, 10.0)).real
+    )
     target = features @ rng.normal(size=dimension) + noise * rng.normal(size=n_data)
     return features, target
 
 
 def logistic_data(n_data, dimension, seed=0):
     rng = np.random.default_rng(seed)
-    features = rng.normal(size=(n_data, dimension)) @ scipy.linalg.sqrtm(spd(rng, dimension, 4.0)).real
+    features = (
+        rng.normal(size=(n_data, dimension)) @ scipy.linalg.sqrtm(spd(rng, dimension, 4.0)).real
+    )
     chance = 1.0 / (1.0 + np.exp(-features @ (0.7 * rng.normal(size=dimension))))
     return features, (rng.random(n_data) < chance).astype(int)
 
@@ -98,7 +106,9 @@ def wine():
     """White wine in the paper's setting: features and target standardised; skips where the file is absent."""
     path = data_directory() / "winequality-white.csv.gz"
     if not path.exists():
-        pytest.skip(f"white wine is not at {path}: set ORNSTEIN_DATA to the folder that holds winequality-white.csv.gz")
+        pytest.skip(
+            f"white wine is not at {path}: set ORNSTEIN_DATA to the folder that holds winequality-white.csv.gz"
+        )
     with gzip.open(path, "rt") as file:
         table = np.genfromtxt(file, delimiter=";", skip_header=1)
     table = (table - table.mean(axis=0)) / table.std(axis=0)
@@ -112,7 +122,9 @@ def steps_by_hand(model, batches, step=1e-2):
         problem = model.problem("float64", theta)
         slope = jax.jit(jax.grad(lambda at, rows: model.loss.minibatch(problem, at, rows)))
         for number, rows in enumerate(batches):
-            theta = theta - step * np.asarray(slope(theta, jax.tree.map(lambda leaf, chosen=rows: leaf[chosen], problem.data)))
+            theta = theta - step * np.asarray(
+                slope(theta, jax.tree.map(lambda leaf, chosen=rows: leaf[chosen], problem.data))
+            )
             if number % 10 == 9:
                 kept.append(theta)
     return np.array(kept)

@@ -18,8 +18,12 @@ from ornstein.theory import covariance_standard_error
 def heteroscedastic_data(n_data, seed=0):
     """Correlated features, and noise that grows with the first: A and C neither commute nor are they proportional."""
     rng = np.random.default_rng(seed)
-    features = rng.normal(size=(n_data, 3)) @ np.array([[1.0, 0.5, 0.0], [0.0, 1.0, -0.4], [0.0, 0.0, 0.7]])
-    target = features @ [1.0, -0.5, 0.8] + rng.normal(size=n_data) * (0.4 + 0.6 * np.abs(features[:, 0]))
+    features = rng.normal(size=(n_data, 3)) @ np.array(
+        [[1.0, 0.5, 0.0], [0.0, 1.0, -0.4], [0.0, 0.0, 0.7]]
+    )
+    target = features @ [1.0, -0.5, 0.8] + rng.normal(size=n_data) * (
+        0.4 + 0.6 * np.abs(features[:, 0])
+    )
     return features, target
 
 
@@ -74,14 +78,21 @@ def one_step(dynamics, displacement, velocity=None, factor=1.0, **state):
     with width("float64"):
         problem = model.problem("float64", curvature.mode)
         arrays = {name: jnp.asarray(value) for name, value in dynamics.arrays().items()}
-        start = {**kernel.start(jnp.asarray(displacement)), **{name: jnp.asarray(value) for name, value in state.items()}}
+        start = {
+            **kernel.start(jnp.asarray(displacement)),
+            **{name: jnp.asarray(value) for name, value in state.items()},
+        }
         if velocity is not None:
             start["velocity"] = jnp.asarray(velocity)
 
         def moved(indices, normal):
             slope = model.loss.gradient_change if dynamics.control_variates else model.loss.gradient
-            after = kernel.step(arrays, start, lambda position: slope(problem, position, indices), normal, factor)
-            return jnp.concatenate([after["position"], after.get("velocity", after["position"] - start["position"])])
+            after = kernel.step(
+                arrays, start, lambda position: slope(problem, position, indices), normal, factor
+            )
+            return jnp.concatenate(
+                [after["position"], after.get("velocity", after["position"] - start["position"])]
+            )
 
         batches = jnp.asarray(all_minibatches(dynamics.scheme, 5, dynamics.batch_size))
         normals = jnp.concatenate([jnp.zeros((1, size)), jnp.eye(size)])
@@ -89,7 +100,9 @@ def one_step(dynamics, displacement, velocity=None, factor=1.0, **state):
         outcomes = np.asarray(every(batches, normals))
     quiet = outcomes[0]
     injected = (outcomes[1:] - quiet).mean(axis=1)
-    assert np.allclose(outcomes[1:] - quiet, injected[:, None, :], atol=1e-12)  # the same for every minibatch
+    assert np.allclose(
+        outcomes[1:] - quiet, injected[:, None, :], atol=1e-12
+    )  # the same for every minibatch
     return quiet.mean(axis=0), np.cov(quiet, rowvar=False, bias=True) + injected.T @ injected
 
 
@@ -109,7 +122,11 @@ def scores(posterior, law=None):
 def detectable(posterior):
     """The largest relative error of a variance that could go unnoticed half of the time."""
     error = covariance_standard_error(posterior.moment_process(), posterior.settings["states"])
-    return float(np.max(scores(posterior)[1] * np.diagonal(error) / np.diagonal(posterior.prediction.covariance)))
+    return float(
+        np.max(
+            scores(posterior)[1] * np.diagonal(error) / np.diagonal(posterior.prediction.covariance)
+        )
+    )
 
 
 def assert_law(posterior, resolution=0.2):
@@ -122,7 +139,9 @@ def assert_law(posterior, resolution=0.2):
 def assert_not_law(posterior, law):
     """A wrong law is noticed."""
     worst, bound = scores(posterior, law)
-    assert worst > 2.0 * bound, f"z = {worst:.2f} against a bound of {bound:.2f}: the wrong law was hardly noticed"
+    assert worst > 2.0 * bound, (
+        f"z = {worst:.2f} against a bound of {bound:.2f}: the wrong law was hardly noticed"
+    )
 
 
 def run(model, curvature, sampler, batch_size, draws=600, **options):
@@ -130,4 +149,6 @@ def run(model, curvature, sampler, batch_size, draws=600, **options):
     settings = {"chains": 4, "seed": 1, "progress": False, "max_steps": 10**9, **options}
     if hasattr(sampler, "kernel"):
         return orn.sample(model, sampler, curvature=curvature, draws=draws, **settings)
-    return orn.sample(model, sampler, batch_size=batch_size, curvature=curvature, draws=draws, **settings)
+    return orn.sample(
+        model, sampler, batch_size=batch_size, curvature=curvature, draws=draws, **settings
+    )

@@ -48,7 +48,10 @@ def test_a1_is_the_kurtosis_of_the_projected_gradients(regular):
     """Of all rows at some draws, each draw about its own mean; of so few rows at a hundred."""
     subject, derivatives = subject_of(regular), regular.model.closed_form()
     modes = subject.law.process.modes
-    gradients = [np.concatenate(list(derivatives.example_gradients(draw))) for draw in subject.some_draws(100)]
+    gradients = [
+        np.concatenate(list(derivatives.example_gradients(draw)))
+        for draw in subject.some_draws(100)
+    ]
     projected = np.concatenate([(part - part.mean(axis=0)) @ modes.basis for part in gradients])
     kurtosis = scipy.stats.kurtosis(projected, axis=0) / BATCH
     radius = 1.0 - modes.rates
@@ -68,7 +71,9 @@ def test_a1_what_is_left_in_the_draws_is_what_simulation_leaves():
             kept.append(state)
     values = np.concatenate(kept)
     expected = 3.0 * (1.0 - radius**2) / (1.0 + radius**2)
-    error = np.sqrt(96.0 / values.size)  # of a sample kurtosis near 1.4, four times the Gaussian variance to be safe
+    error = np.sqrt(
+        96.0 / values.size
+    )  # of a sample kurtosis near 1.4, four times the Gaussian variance to be safe
     assert scipy.stats.kurtosis(values) == pytest.approx(expected, abs=4.0 * error)
 
 
@@ -87,7 +92,9 @@ def test_a1_fails_where_one_row_carries_the_noise():
     at_mode = np.concatenate(list(model.closed_form().example_gradients(post.curvature.mode)))
     assert scipy.stats.kurtosis(at_mode[:, 0]) / BATCH < found.threshold
     flat = (post.draws - post.mean).reshape(-1, 4)
-    assert scipy.stats.kurtosis(flat[:, 0]) > found.threshold  # and the draws do have the tails that it speaks of
+    assert (
+        scipy.stats.kurtosis(flat[:, 0]) > found.threshold
+    )  # and the draws do have the tails that it speaks of
 
 
 # A2 --------------------------------------------------------------------------------------------------------------------------
@@ -113,7 +120,9 @@ def test_a2_fails_where_theory_takes_the_noise_for_constant():
     """A small regression sampled at a large step: the answer of the noise to the spread of θ is then 13 % of it."""
     rng = np.random.default_rng(4)
     features = rng.standard_t(3.0, size=(60, 4))
-    model = orn.glm(features, features @ np.ones(4) + rng.normal(size=60), noise_scale=1.0, intercept=False)
+    model = orn.glm(
+        features, features @ np.ones(4) + rng.normal(size=60), noise_scale=1.0, intercept=False
+    )
     curvature = replace(orn.measure(model), noise_response=None)
     post = sampled(orn.ConstantSGD("full"), batch_size=4, curvature=curvature)(model)
     assert assumptions.constant_noise(subject_of(post)).level == "caution"
@@ -123,18 +132,32 @@ def test_a2_fails_where_theory_takes_the_noise_for_constant():
 
 
 def test_a3_is_the_largest_eigenvalue_as_a_share_of_its_bound(regular):
-    largest = np.max(np.real(np.linalg.eigvals(regular.dynamics.preconditioner @ regular.curvature.hessian)))
+    largest = np.max(
+        np.real(np.linalg.eigvals(regular.dynamics.preconditioner @ regular.curvature.hessian))
+    )
     found = assumptions.small_steps(subject_of(regular))
     assert found.number == pytest.approx(largest / 2.0, rel=1e-9)
     momentum = sampled(orn.ConstantSGD("full", damping=0.3), draws=50)(regression())
-    largest = np.max(np.real(np.linalg.eigvals(momentum.dynamics.preconditioner @ momentum.curvature.hessian)))
-    assert assumptions.small_steps(subject_of(momentum)).number == pytest.approx(largest / (2.0 * 1.7), rel=1e-9)
+    largest = np.max(
+        np.real(np.linalg.eigvals(momentum.dynamics.preconditioner @ momentum.curvature.hessian))
+    )
+    assert assumptions.small_steps(subject_of(momentum)).number == pytest.approx(
+        largest / (2.0 * 1.7), rel=1e-9
+    )
 
 
 def test_a3_fails_near_the_bound():
     curvature = orn.Curvature(mode=[0.0], hessian=[[1.0]], noise=[[1.0]], n_data=1000)
     dynamics = orn.Dynamics(np.array(1.9), 10)
-    post = orn.Posterior(np.zeros((1, 1, 1)), ("a",), None, {"thin": 1}, dynamics, curvature, dynamics.predict(curvature))
+    post = orn.Posterior(
+        np.zeros((1, 1, 1)),
+        ("a",),
+        None,
+        {"thin": 1},
+        dynamics,
+        curvature,
+        dynamics.predict(curvature),
+    )
     found = assumptions.small_steps(Subject(post, None))
     assert found.level == "caution"
     assert found.number == pytest.approx(0.95)
@@ -148,7 +171,9 @@ def test_a4_is_nothing_for_a_quadratic_loss(regular):
     assert verdict["A4 quadratic"].number < 1e-9
     shift = regular.mean - regular.curvature.mode
     distance = np.sqrt(shift @ np.linalg.solve(regular.curvature.posterior_covariance, shift))
-    assert assumptions.mean_shift(subject_of(regular), regular.curvature)[0] == pytest.approx(distance, rel=1e-9)
+    assert assumptions.mean_shift(subject_of(regular), regular.curvature)[0] == pytest.approx(
+        distance, rel=1e-9
+    )
 
 
 def test_a4_the_mean_moves_as_the_posterior_mean_does():
@@ -168,8 +193,12 @@ def test_a4_the_mean_moves_as_the_posterior_mean_does():
     dynamics = orn.ConstantSGD("full").tune(curvature, 4)
     options = {"curvature": curvature, "draws": 8000}
     whole = sampled(dynamics, **options)(model)
-    half = sampled(replace(dynamics, preconditioner=dynamics.preconditioner / 2.0), **options)(model)
-    error = np.sqrt(2.0 * Subject(whole, None).error.mean)  # root mean square of the Monte-Carlo error, in sds
+    half = sampled(replace(dynamics, preconditioner=dynamics.preconditioner / 2.0), **options)(
+        model
+    )
+    error = np.sqrt(
+        2.0 * Subject(whole, None).error.mean
+    )  # root mean square of the Monte-Carlo error, in sds
     assert error < 0.03
     assert np.linalg.norm(units @ (whole.mean - curvature.mode - shift)) < 4.0 * error + 0.03
     assert np.linalg.norm(units @ (half.mean - curvature.mode - shift / 2.0)) < 4.0 * error + 0.03
@@ -210,4 +239,6 @@ def test_the_gauge_is_exact_on_the_law_itself():
     noise, step = np.array([[1.0, 0.2], [0.2, 3.0]]) / 10.0, np.diag([0.2, 0.4])
     modes = normal_modes(hessian, np.diagonal(step))
     spread = Process(modes, solve_modes(modes, noise)).covariance()
-    assert 2.0 * np.sum(hessian * spread) == pytest.approx(np.sum(step * (noise + hessian @ spread @ hessian)), rel=1e-12)
+    assert 2.0 * np.sum(hessian * spread) == pytest.approx(
+        np.sum(step * (noise + hessian @ spread @ hessian)), rel=1e-12
+    )

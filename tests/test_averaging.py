@@ -13,7 +13,10 @@ from ornstein import theory
 
 
 def repeated(model, curvature, times, **options):
-    return [orn.average(model, curvature=curvature, seed=seed, progress=False, **options) for seed in range(times)]
+    return [
+        orn.average(model, curvature=curvature, seed=seed, progress=False, **options)
+        for seed in range(times)
+    ]
 
 
 def coverage(results, mode, probability):
@@ -76,8 +79,14 @@ def test_the_mean_of_the_batch_means_covariances_is_the_predicted_one(many):
 def test_the_predicted_covariance_approaches_the_textbook_limit_for_every_step():
     """A⁻¹CA⁻¹/(TS), whatever the preconditioner: the shortfall is that of a finite run, the excess that noise answers to θ."""
     model, curvature = quadratic()
-    for options in ({"preconditioner": "scalar"}, {"preconditioner": "full", "step_size": 0.05}, {"damping": 0.5}):
-        result = orn.average(model, curvature=curvature, steps=40_000, batch_size=20, progress=False, **options)
+    for options in (
+        {"preconditioner": "scalar"},
+        {"preconditioner": "full", "step_size": 0.05},
+        {"damping": 0.5},
+    ):
+        result = orn.average(
+            model, curvature=curvature, steps=40_000, batch_size=20, progress=False, **options
+        )
         limit = theory.sandwich_covariance(curvature.hessian, curvature.noise, 40_000 * 20)
         assert relative(result.predicted_covariance, limit) < 0.05
     assert result.steps == 40_000 and result.batch_size == 20
@@ -97,7 +106,9 @@ def test_the_running_mean_ends_at_the_estimate(many):
 
 def test_the_same_seed_gives_the_same_average(many):
     model, curvature, results = many
-    again = orn.average(model, curvature=curvature, seed=3, steps=12_000, batch_size=20, progress=False)
+    again = orn.average(
+        model, curvature=curvature, seed=3, steps=12_000, batch_size=20, progress=False
+    )
     assert np.array_equal(again.estimate, results[3].estimate)
 
 
@@ -105,7 +116,10 @@ def test_settings_on_auto_look_at_enough_rows():
     model, curvature = quadratic()
     result = orn.average(model, curvature=curvature, progress=False)
     assert result.steps * result.batch_size >= 20 * 990_000
-    assert np.all(np.abs(result.estimate - curvature.mode) < 5.0 * np.sqrt(np.diagonal(result.predicted_covariance)))
+    assert np.all(
+        np.abs(result.estimate - curvature.mode)
+        < 5.0 * np.sqrt(np.diagonal(result.predicted_covariance))
+    )
 
 
 @pytest.mark.slow
@@ -127,7 +141,14 @@ def test_a_run_that_is_too_short_for_its_batches_warns():
 
 @pytest.mark.parametrize(
     "options",
-    [{"batches": 2}, {"batches": 2.5}, {"steps": 10}, {"steps": "long"}, {"batch_size": "big"}, {"batch_size": 0}],
+    [
+        {"batches": 2},
+        {"batches": 2.5},
+        {"steps": 10},
+        {"steps": "long"},
+        {"batch_size": "big"},
+        {"batch_size": 0},
+    ],
     ids=str,
 )
 def test_bad_settings_are_refused(options):

@@ -64,13 +64,19 @@ def by_low_rank(model):
 
 @pytest.fixture(params=["by_nuts", "by_mean_field", "by_full_rank", "by_low_rank", "by_laplace"])
 def baseline(request, model):
-    return orn.laplace(model, seed=1) if request.param == "by_laplace" else request.getfixturevalue(request.param)
+    return (
+        orn.laplace(model, seed=1)
+        if request.param == "by_laplace"
+        else request.getfixturevalue(request.param)
+    )
 
 
 def whitened_sizes(draws, law):
     """Effective sizes of the law's independent coordinates and of their squares, at most the number of draws."""
     lower = np.linalg.cholesky(law.covariance)
-    coordinates = np.linalg.solve(lower, (draws - law.mean).reshape(-1, law.mean.size).T).T.reshape(draws.shape)
+    coordinates = np.linalg.solve(lower, (draws - law.mean).reshape(-1, law.mean.size).T).T.reshape(
+        draws.shape
+    )
     values = np.concatenate([coordinates, coordinates**2], axis=2)
     sizes = [effective_sample_size(values[:, :, k], "mean") for k in range(values.shape[2])]
     return np.minimum(sizes, draws.shape[0] * draws.shape[1])
@@ -90,7 +96,11 @@ def excess_kl(posterior, law):
 
 
 def test_same_posterior(baseline, model, tmp_path):
-    assert baseline.draws.ndim == 3 and baseline.draws.shape[2] == model.dim and baseline.draws.dtype == np.float64
+    assert (
+        baseline.draws.ndim == 3
+        and baseline.draws.shape[2] == model.dim
+        and baseline.draws.dtype == np.float64
+    )
     assert baseline.names == model.names
     settings = baseline.settings
     assert settings["sampler"] in ("laplace", "bbvi", "nuts", "low_rank")
@@ -102,12 +112,18 @@ def test_same_posterior(baseline, model, tmp_path):
     again = orn.load(baseline.save(tmp_path / "fit.orn"))
     np.testing.assert_array_equal(again.draws, baseline.draws)
     np.testing.assert_array_equal(again.covariance, baseline.covariance)
-    assert again.settings["sampler"] == settings["sampler"] and again.settings["passes"] == settings["passes"]
+    assert (
+        again.settings["sampler"] == settings["sampler"]
+        and again.settings["passes"] == settings["passes"]
+    )
 
 
 def test_verdict_on_each(baseline):
     """On a correlated Gaussian posterior: Laplace, the full family and NUTS are right, a diagonal anything is not."""
-    right = baseline.settings["sampler"] in ("laplace", "nuts") or baseline.settings.get("rank") == "full"
+    right = (
+        baseline.settings["sampler"] in ("laplace", "nuts")
+        or baseline.settings.get("rank") == "full"
+    )
     assert baseline.check().level == ("trusted" if right else "not trusted")
 
 
@@ -118,7 +134,12 @@ def test_pytree_parameters():
     def log_likelihood(params, example):
         return -0.5 * (example["y"] - example["x"] @ params["w"] - params["b"]) ** 2
 
-    model = orn.Model(log_likelihood, data, lambda p: -0.5 * jnp.sum(p["w"] ** 2), init={"w": jnp.zeros(2), "b": jnp.zeros(())})
+    model = orn.Model(
+        log_likelihood,
+        data,
+        lambda p: -0.5 * jnp.sum(p["w"] ** 2),
+        init={"w": jnp.zeros(2), "b": jnp.zeros(())},
+    )
     posterior = orn.laplace(model, draws=3, chains=2)
     assert posterior.params["w"].shape == (2, 3, 2) and posterior.params["b"].shape == (2, 3)
 
@@ -152,7 +173,9 @@ def test_refusals(model):
         orn.low_rank(model, rank=0)
     with pytest.raises(orn.InputError, match="the curvature has 5 parameters, the model 4"):
         orn.laplace(model, curvature=orn.measure(gaussian_model(dimension=5)))
-    large = orn.Model(lambda theta, x: -jnp.sum((theta - x) ** 2), np.zeros((3, 2001)), init=np.zeros(2001))
+    large = orn.Model(
+        lambda theta, x: -jnp.sum((theta - x) ** 2), np.zeros((3, 2001)), init=np.zeros(2001)
+    )
     with pytest.raises(orn.InputError, match=r"the full family has 2001² numbers"):
         orn.bbvi(large, "full")
 
@@ -196,7 +219,10 @@ def test_laplace_finds_the_mode_of_many_rows_as_fast_as_measure_does(monkeypatch
     monkeypatch.setattr(
         LinearPredictor,
         "hessian",
-        lambda self, theta, hessian=LinearPredictor.hessian: (rows.append(len(self.response)), hessian(self, theta))[1],
+        lambda self, theta, hessian=LinearPredictor.hessian: (
+            rows.append(len(self.response)),
+            hessian(self, theta),
+        )[1],
     )
     measured = orn.measure(many).mode
     wanted = rows.copy()
@@ -208,7 +234,10 @@ def test_laplace_finds_the_mode_of_many_rows_as_fast_as_measure_does(monkeypatch
 def test_laplace_of_many_parameters_is_diagonal():
     data = np.random.default_rng(0).normal(size=(50, 2001))
     many = orn.Model(
-        lambda theta, x: -0.5 * jnp.sum((theta - x) ** 2), data, lambda t: -0.5 * jnp.sum(t**2), init=np.zeros(2001)
+        lambda theta, x: -0.5 * jnp.sum((theta - x) ** 2),
+        data,
+        lambda t: -0.5 * jnp.sum(t**2),
+        init=np.zeros(2001),
     )
     posterior = orn.laplace(many, draws=2, chains=1)
     assert posterior.covariance.shape == (2001,)
@@ -237,10 +266,16 @@ def test_nuts_where_laplace_is_wrong():
     labels = (rng.random(60) < 1.0 / (1.0 + np.exp(-features @ [2.0, 0.5]))).astype(int)
     model = orn.glm(features, labels, family="bernoulli", intercept=False)
     centre, spread = orn.laplace(model).mean, orn.laplace(model).sd
-    axes = [np.linspace(c - 8.0 * s, c + 10.0 * s, 400) for c, s in zip(centre, spread, strict=True)]
+    axes = [
+        np.linspace(c - 8.0 * s, c + 10.0 * s, 400) for c, s in zip(centre, spread, strict=True)
+    ]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
     predictor = grid @ features.T
-    logarithm = predictor @ labels - np.logaddexp(0.0, predictor).sum(axis=1) - 0.5 * np.sum(grid**2, axis=1)
+    logarithm = (
+        predictor @ labels
+        - np.logaddexp(0.0, predictor).sum(axis=1)
+        - 0.5 * np.sum(grid**2, axis=1)
+    )
     weight = np.exp(logarithm - logarithm.max())
     weight /= weight.sum()
     mean = weight @ grid
@@ -251,10 +286,14 @@ def test_nuts_where_laplace_is_wrong():
         error = np.sqrt(second[k] / effective_sample_size(values, "mean"))
         assert abs(values.mean() - mean[k]) < 4.0 * error
         squares = (values - mean[k]) ** 2
-        assert abs(squares.mean() - second[k]) < 4.0 * squares.std() / np.sqrt(effective_sample_size(squares, "mean"))
+        assert abs(squares.mean() - second[k]) < 4.0 * squares.std() / np.sqrt(
+            effective_sample_size(squares, "mean")
+        )
     # The negative control: Laplace's mean is a quarter of a standard deviation off, which this test can see.
     first = posterior.draws[:, :, 0]
-    assert abs(centre[0] - first.mean()) > 6.0 * np.sqrt(second[0] / effective_sample_size(first, "mean"))
+    assert abs(centre[0] - first.mean()) > 6.0 * np.sqrt(
+        second[0] / effective_sample_size(first, "mean")
+    )
 
 
 def test_nuts_reports_divergences():
@@ -271,7 +310,11 @@ def test_nuts_reports_divergences():
 
 def test_nuts_passes_are_leapfrog_steps(by_nuts):
     transitions = 4 * 1300
-    assert transitions <= by_nuts.settings["passes"] <= transitions * by_nuts.settings["longest_trajectory"] * 4
+    assert (
+        transitions
+        <= by_nuts.settings["passes"]
+        <= transitions * by_nuts.settings["longest_trajectory"] * 4
+    )
 
 
 # BBVI
@@ -288,7 +331,9 @@ def test_mean_field_reaches_its_optimum(by_mean_field, exact):
     deficit = kl(found, exact) - kl(best, exact)
     assert deficit == pytest.approx(by_mean_field.settings["shortfall"], rel=1e-6)
     assert 0.0 <= deficit <= 0.005 * DIMENSION
-    assert by_mean_field.settings["converged"] and by_mean_field.settings["convergence"].startswith("converged: the ELBO is")
+    assert by_mean_field.settings["converged"] and by_mean_field.settings["convergence"].startswith(
+        "converged: the ELBO is"
+    )
     # A deficit below 0.02 nats bounds each log sd: (x − log x − 1)/2 ≤ 0.02 with x = sd².
     assert np.all(np.abs(np.log(by_mean_field.sd / best.standard_deviation)) < 0.15)
     assert not np.any(by_mean_field.covariance - np.diag(np.diagonal(by_mean_field.covariance)))
@@ -306,7 +351,11 @@ def test_full_rank_is_the_posterior(by_full_rank, by_mean_field, exact):
 
 def test_elbo_trace(by_full_rank):
     elbo, steps = by_full_rank.settings["elbo"], by_full_rank.settings["elbo_steps"]
-    assert len(elbo) == len(steps) and steps == tuple(sorted(steps)) and steps[-1] == by_full_rank.settings["steps"]
+    assert (
+        len(elbo) == len(steps)
+        and steps == tuple(sorted(steps))
+        and steps[-1] == by_full_rank.settings["steps"]
+    )
 
 
 @pytest.mark.parametrize("rank", ["mean-field", "full"])
@@ -316,13 +365,19 @@ def test_elbo_is_the_evidence(rank, model, exact):
     So one window at rate zero has no Monte-Carlo error for the full family; elsewhere ELBO = evidence − KL(q ‖ p).
     """
     features, target = regression_data(600, DIMENSION, 0)
-    evidence = scipy.stats.multivariate_normal(np.zeros(600), np.eye(600) + features @ features.T).logpdf(target)
+    evidence = scipy.stats.multivariate_normal(
+        np.zeros(600), np.eye(600) + features @ features.T
+    ).logpdf(target)
     root = np.linalg.cholesky(exact.covariance)
-    guide = bbvi_module.Guide(exact.mean, root if rank == "full" else mean_field_optimum(exact).standard_deviation)
+    guide = bbvi_module.Guide(
+        exact.mean, root if rank == "full" else mean_field_optimum(exact).standard_deviation
+    )
     coordinates = bbvi_module._coordinates(model, CountedPasses(model), exact.mean, rank)
     program, search = bbvi_module._Program(model.loss, rank), bbvi_module._Search(guide, 0.0, 2)
     batches = bbvi_module._epochs(600, 600, 500, seed=0)
-    average, last, elbo = bbvi_module._window(program, model, guide, coordinates, search, batches, jax.random.key(0), "float64")
+    average, last, elbo = bbvi_module._window(
+        program, model, guide, coordinates, search, batches, jax.random.key(0), "float64"
+    )
     np.testing.assert_allclose(average.law().covariance, guide.law().covariance, rtol=1e-9)
     np.testing.assert_allclose(last.mean, exact.mean, rtol=1e-9)
     if rank == "full":
@@ -348,7 +403,10 @@ def test_no_rate_to_choose(rank):
 
 
 def test_not_converged_is_said(model):
-    with pytest.warns(orn.ConvergenceWarning, match="mean-field BBVI has not converged: the ELBO is .* nats from its optimum"):
+    with pytest.warns(
+        orn.ConvergenceWarning,
+        match="mean-field BBVI has not converged: the ELBO is .* nats from its optimum",
+    ):
         posterior = orn.bbvi(model, max_steps=40)
     assert posterior.settings["converged"] is False
     assert posterior.settings["steps"] <= 40
@@ -368,10 +426,14 @@ def test_shortfall_measures_the_optimum(model, exact):
     derivatives = CountedPasses(model)
     lower = np.linalg.cholesky(exact.covariance)
     guide = bbvi_module.Guide(exact.mean, lower)
-    assert bbvi_module._shortfall(model, derivatives, guide, guide, 0) == pytest.approx(0.0, abs=1e-12)
+    assert bbvi_module._shortfall(model, derivatives, guide, guide, 0) == pytest.approx(
+        0.0, abs=1e-12
+    )
     off = bbvi_module.Guide(exact.mean + 0.5 * lower[:, 0], 1.2 * lower)
     wanted = kl(off.law(), exact)
-    assert bbvi_module._shortfall(model, derivatives, off, guide, 0) == pytest.approx(wanted, rel=1e-9)
+    assert bbvi_module._shortfall(model, derivatives, off, guide, 0) == pytest.approx(
+        wanted, rel=1e-9
+    )
 
 
 # The low-rank Gaussian
@@ -431,7 +493,10 @@ def test_sketch_finds_strong_directions_and_no_others():
     sizes = np.sort(np.sum((law.factors / unit[:, None]) ** 2, axis=0))[::-1]
     # Chance alone gives 400 draws twenty components with 15 to 20 % of all variance; of those less than 1 % remains.
     assert np.all(sizes[:2] > 10.0) and np.sum(sizes[2:]) < 0.01 * 300
-    own, diagonal = kl_by_definition(law.covariance, truth), kl_by_definition(np.diag(law.variance), truth)
+    own, diagonal = (
+        kl_by_definition(law.covariance, truth),
+        kl_by_definition(np.diag(law.variance), truth),
+    )
     # The convention of SWAG, from the last 20 deviations: half the covariances, and noise on all of them.
     deviations = (states - states.mean(axis=0))[-20:]
     swag = 0.5 * np.diag(law.variance) + 0.5 * deviations.T @ deviations / 19.0
@@ -481,12 +546,19 @@ def test_keep_names_a_rank():
 
 def test_low_rank_describes_the_chain_that_ran(by_low_rank, model):
     """The same chain with all its moments kept: the variances agree to rounding, the covariances as far as rank 2 goes."""
-    same = orn.sample(model, orn.ConstantSGD("diagonal"), draws=50, keep="moments", progress=False, seed=1)
-    np.testing.assert_allclose(np.diagonal(by_low_rank.covariance), np.diagonal(same.covariance), rtol=1e-9)
+    same = orn.sample(
+        model, orn.ConstantSGD("diagonal"), draws=50, keep="moments", progress=False, seed=1
+    )
+    np.testing.assert_allclose(
+        np.diagonal(by_low_rank.covariance), np.diagonal(same.covariance), rtol=1e-9
+    )
     np.testing.assert_allclose(by_low_rank.mean, same.mean, rtol=1e-9)
     whole = orn.low_rank(model, rank=DIMENSION, progress=False, seed=1)
     np.testing.assert_allclose(whole.covariance, same.covariance, rtol=1e-8, atol=1e-12)
-    assert by_low_rank.prediction is not None and by_low_rank.dynamics.sampler == "ConstantSGD('diagonal')"
+    assert (
+        by_low_rank.prediction is not None
+        and by_low_rank.dynamics.sampler == "ConstantSGD('diagonal')"
+    )
     assert by_low_rank.draws.shape == (4, 50, DIMENSION)
 
 
@@ -513,7 +585,9 @@ def test_low_rank_at_a_hundred_thousand_parameters():
         lambda theta: -0.5 * jnp.sum(theta**2),
         init=np.zeros(dimension),
     )
-    posterior = orn.low_rank(model, rank=10, draws=20, chains=2, batch_size=batch_size, warmup=100, progress=False)
+    posterior = orn.low_rank(
+        model, rank=10, draws=20, chains=2, batch_size=batch_size, warmup=100, progress=False
+    )
     assert posterior.covariance.shape == (dimension,)
     step, hessian = posterior.dynamics.preconditioner, 1.0 + 1.0 / n_data
     exact = step * data.var(axis=0) / batch_size / (2.0 * hessian - step * hessian**2)
@@ -521,10 +595,14 @@ def test_low_rank_at_a_hundred_thousand_parameters():
     r = (1.0 - step * hessian) ** posterior.settings["moment_spacing"]
     effective = posterior.settings["states"] * (1.0 - r) / (1.0 + r)
     # All 10⁵ parameters are moved by the same 100 rows, so a mean over them is worth 99 independent ones, no more.
-    assert float(np.mean((posterior.mean - mode) ** 2 / exact * effective)) == pytest.approx(1.0, abs=4.0 * np.sqrt(2.0 / 99.0))
+    assert float(np.mean((posterior.mean - mode) ** 2 / exact * effective)) == pytest.approx(
+        1.0, abs=4.0 * np.sqrt(2.0 / 99.0)
+    )
     squares = np.mean(posterior.settings["states"] * (1.0 - r**2) / (1.0 + r**2))
     ratio = float(np.mean(posterior.covariance / exact / (1.0 - 1.0 / effective)))
     assert ratio == pytest.approx(1.0, abs=4.0 * np.sqrt(2.0 / 99.0 / squares))  # 6 %
     # Of the draws' spread at most a fifth is common, from 10 factors and 40 draws; the rest is independent.
     spread = np.mean((posterior.draws - posterior.mean) ** 2, axis=(0, 1))
-    assert float(np.mean(spread / posterior.covariance)) == pytest.approx(1.0, abs=4.0 * np.sqrt(2.0 / 400.0) / 5.0)
+    assert float(np.mean(spread / posterior.covariance)) == pytest.approx(
+        1.0, abs=4.0 * np.sqrt(2.0 / 400.0) / 5.0
+    )

@@ -14,7 +14,9 @@ import ornstein as orn
 samplers = pytest.mark.parametrize("name", TABLE)
 # One of every kind of law. The dear checks run on these always, and on their variants (momentum, the paper's tuning, a step of
 # one's own, other targets) among the slow tests.
-ALWAYS = {f"ConstantSGD {form} discrete μ=1.0" for form in ("scalar", "diagonal", "full", "sqrt")} | {
+ALWAYS = {
+    f"ConstantSGD {form} discrete μ=1.0" for form in ("scalar", "diagonal", "full", "sqrt")
+} | {
     "ConstantSGD full discrete μ=0.3",
     "ConstantSGD full continuous μ=1.0",
     "ConstantSGD full sandwich",
@@ -27,12 +29,18 @@ ALWAYS = {f"ConstantSGD {form} discrete μ=1.0" for form in ("scalar", "diagonal
     "IASG",
 }
 # Of these only the numbers differ from another of the above, and so the law, but not the code that runs.
-SAME_CODE = {"ConstantSGD sqrt discrete μ=1.0", "ConstantSGD full continuous μ=1.0", "ConstantSGD full sandwich"}
+SAME_CODE = {
+    "ConstantSGD sqrt discrete μ=1.0",
+    "ConstantSGD full continuous μ=1.0",
+    "ConstantSGD full sandwich",
+}
 CODE = ALWAYS - SAME_CODE
 
 
 def slow_beyond(chosen):
-    return [pytest.param(name, marks=[] if name in chosen else [pytest.mark.slow]) for name in TABLE]
+    return [
+        pytest.param(name, marks=[] if name in chosen else [pytest.mark.slow]) for name in TABLE
+    ]
 
 
 dear = pytest.mark.parametrize("name", slow_beyond(CODE))
@@ -71,7 +79,9 @@ def test_one_step_law_with_a_scale_and_with_a_dead_column(name, model, dtype):
     battery.check_one_step(TABLE[name], model, dtype)
 
 
-@pytest.mark.parametrize("name", [row for row in slow_beyond(ALWAYS) if TABLE[row.values[0]].stationary])
+@pytest.mark.parametrize(
+    "name", [row for row in slow_beyond(ALWAYS) if TABLE[row.values[0]].stationary]
+)
 def test_stationary_covariance_on_a_quadratic_model(name):
     battery.check_stationary(TABLE[name], battery.quadratic, batch_size=10)
 
@@ -82,7 +92,9 @@ def test_stationary_covariance_on_logistic_regression(name):
     battery.check_stationary(TABLE[name], battery.logistic, batch_size=40)
 
 
-@pytest.mark.parametrize("name", ["ConstantSGD full discrete μ=1.0", "ConstantSGD scalar discrete μ=0.3"])
+@pytest.mark.parametrize(
+    "name", ["ConstantSGD full discrete μ=1.0", "ConstantSGD scalar discrete μ=0.3"]
+)
 def test_stationary_covariance_on_logistic_regression_quickly(name):
     battery.check_stationary(TABLE[name], battery.logistic, batch_size=40)
 
@@ -95,7 +107,9 @@ def test_a_restored_chain_goes_on_bit_for_bit(name, monkeypatch):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("scheme", ["without-replacement", "slices"])
 def test_restoring_knows_every_minibatch_scheme_and_width(scheme, dtype, monkeypatch):
-    battery.check_restored(battery.Row(orn.ConstantSGD("full", damping=0.3)), monkeypatch, dtype, scheme)
+    battery.check_restored(
+        battery.Row(orn.ConstantSGD("full", damping=0.3)), monkeypatch, dtype, scheme
+    )
 
 
 class Rule:
@@ -127,7 +141,9 @@ def test_one_step_law_of_everything_a_dynamics_can_hold(form, control_variates, 
     settings = dict(EVERYTHING, schedule=lambda step: 0.7 - 0.1 * step)
     for part in ("preconditioner", "injected"):
         whole = 5.0 * EVERYTHING[part]
-        settings[part] = {"matrix": whole, "diagonal": np.diagonal(whole), "scalar": whole[0, 0]}[form]
+        settings[part] = {"matrix": whole, "diagonal": np.diagonal(whole), "scalar": whole[0, 0]}[
+            form
+        ]
     row = battery.Row(Rule(**settings, control_variates=control_variates))
     battery.check_one_step(row, "gaussian, scale inferred", dtype)
     battery.check_one_step(row, "gaussian, dead column", dtype)
@@ -138,11 +154,19 @@ def test_one_step_law_with_noise_that_enters_with_the_gradient(dtype):
     """R = HGH for a diagonal G, some of it zero: the noise needs no product of its own, and has the covariance asked for."""
     step = 5.0 * EVERYTHING["preconditioner"]
     injected = step @ np.diag([0.3, 0.0, 2.0]) @ step
-    settings = dict(EVERYTHING, preconditioner=step, injected=injected, schedule=lambda step: 0.7 - 0.1 * step)
-    assert orn.Dynamics(batch_size=2, **settings).arrays()["gradient_root"] == pytest.approx(np.sqrt([0.3, 0.0, 2.0]), abs=1e-7)
+    settings = dict(
+        EVERYTHING, preconditioner=step, injected=injected, schedule=lambda step: 0.7 - 0.1 * step
+    )
+    assert orn.Dynamics(batch_size=2, **settings).arrays()["gradient_root"] == pytest.approx(
+        np.sqrt([0.3, 0.0, 2.0]), abs=1e-7
+    )
     battery.check_one_step(battery.Row(Rule(**settings)), "gaussian, scale inferred", dtype)
     settings["injected"] = injected + 1e-4 * injected[0, 0] * np.eye(3)
-    assert set(orn.Dynamics(batch_size=2, **settings).arrays()) == {"preconditioner", "memory", "injected_root"}
+    assert set(orn.Dynamics(batch_size=2, **settings).arrays()) == {
+        "preconditioner",
+        "memory",
+        "injected_root",
+    }
 
 
 @dear

@@ -28,7 +28,9 @@ def model():
 
 def run(**options):
     """80,000 draws two relaxation times apart: a step at which discrete time moves the mean by a twentieth of an sd."""
-    return orn.sample(model(), orn.SGLD(0.04), batch_size=8, draws=20_000, seed=1, progress=False, **options)
+    return orn.sample(
+        model(), orn.SGLD(0.04), batch_size=8, draws=20_000, seed=1, progress=False, **options
+    )
 
 
 def test_the_extrapolated_mean_is_nearer():
@@ -39,7 +41,9 @@ def test_the_extrapolated_mean_is_nearer():
     assert abs(off) > 2 * SIGMAS * error, "there is nothing to remove"
     assert abs(left) < SIGMAS * np.sqrt(5.0) * error < abs(off)
     np.testing.assert_allclose(better.draws.mean(), better.mean[0], atol=1e-3)
-    assert better.settings["extrapolated"] > 0 and better.settings["steps"] > plain.settings["steps"]
+    assert (
+        better.settings["extrapolated"] > 0 and better.settings["steps"] > plain.settings["steps"]
+    )
 
 
 def test_half_the_step_and_half_the_batch_keep_the_law_of_constant_sgd():
@@ -52,9 +56,17 @@ def test_half_the_step_and_half_the_batch_keep_the_law_of_constant_sgd():
 
 def test_what_cannot_be_extrapolated_is_refused(tmp_path):
     with pytest.raises(orn.InputError, match="constant step and single iterates"):
-        orn.sample(model(), orn.SGLD(schedule=orn.robbins_monro(0.01, 10.0, 0.6)), draws=10, progress=False, extrapolate=True)
+        orn.sample(
+            model(),
+            orn.SGLD(schedule=orn.robbins_monro(0.01, 10.0, 0.6)),
+            draws=10,
+            progress=False,
+            extrapolate=True,
+        )
     with pytest.raises(orn.InputError, match="checkpoint would hold the first"):
-        orn.sample(model(), batch_size=4, draws=10, progress=False, extrapolate=True, checkpoint=tmp_path)
+        orn.sample(
+            model(), batch_size=4, draws=10, progress=False, extrapolate=True, checkpoint=tmp_path
+        )
 
 
 def test_weighted_points_of_laplace_stand_for_the_posterior():
@@ -70,6 +82,15 @@ def test_weighted_points_of_laplace_stand_for_the_posterior():
 
 def test_weights_far_from_the_posterior_say_so():
     off = orn.laplace(model())
-    far = orn.sample(model(), orn.SGLD(1e-6), batch_size=8, draws=100, thin=1, warmup=0, init=np.array(3.0), progress=False)
+    far = orn.sample(
+        model(),
+        orn.SGLD(1e-6),
+        batch_size=8,
+        draws=100,
+        thin=1,
+        warmup=0,
+        init=np.array(3.0),
+        progress=False,
+    )
     assert not far.reweight(500).reliable
     assert off.reweight(500).reliable

@@ -43,8 +43,17 @@ def rank(sampler, seed):
     truth, model = simulated(np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(21,))))
     curvature = orn.measure(model)
     dynamics = sampler(curvature) if callable(sampler) else sampler.tune(curvature, BATCH)
-    thin = "auto" if dynamics.window > 1 else round(5.0 * dynamics.predict(curvature).relaxation_time)
-    options = {"draws": DRAWS, "chains": 1, "thin": thin, "curvature": curvature, "progress": False, "seed": seed}
+    thin = (
+        "auto" if dynamics.window > 1 else round(5.0 * dynamics.predict(curvature).relaxation_time)
+    )
+    options = {
+        "draws": DRAWS,
+        "chains": 1,
+        "thin": thin,
+        "curvature": curvature,
+        "progress": False,
+        "seed": seed,
+    }
     return np.sum(orn.sample(model, dynamics, **options).draws[0] < truth, axis=0)
 
 
@@ -91,7 +100,11 @@ def test_the_intervals_are_exact():
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (place > 0)) for place, name in enumerate(SAMPLERS)]
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (place > 0))
+        for place, name in enumerate(SAMPLERS)
+    ],
 )
 def test_calibrated_fast(name):
     """Few fits: an sd half of what it should be would be seen in 6 runs of 10, and by either parameter."""

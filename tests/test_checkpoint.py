@@ -120,11 +120,19 @@ SAMPLERS = {
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_stopped_and_resumed_is_the_run_that_was_never_stopped(name, model, tmp_path):
-    options = {"draws": 30, "chains": 3, "batch_size": 10, "warmup": 100, "thin": "auto" if name == "iasg" else 70}
+    options = {
+        "draws": 30,
+        "chains": 3,
+        "batch_size": 10,
+        "warmup": 100,
+        "thin": "auto" if name == "iasg" else 70,
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", orn.OrnsteinWarning)
         whole, resumed = whole_and_resumed(tmp_path, model, SAMPLERS[name], **options)
-        assert whole.settings["steps"] > 10 * (engine.BLOCK_NUMBERS // 10), "too short to be stopped in the middle"
+        assert whole.settings["steps"] > 10 * (engine.BLOCK_NUMBERS // 10), (
+            "too short to be stopped in the middle"
+        )
         same(whole, resumed)
 
 
@@ -137,7 +145,8 @@ def test_twice_as_many_draws_by_resuming(scheme, model, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "options", [{"keep": "moments"}, {"dtype": "float64"}, {"thin": 7}, {"chains": 1}, {"init": np.ones(3)}]
+    "options",
+    [{"keep": "moments"}, {"dtype": "float64"}, {"thin": 7}, {"chains": 1}, {"init": np.ones(3)}],
 )
 def test_resuming_under_other_options(options, model, tmp_path):
     options = {"draws": 300, "chains": 2, "batch_size": 10, "warmup": 100, **options}
@@ -151,7 +160,12 @@ def nonlinear():
     def log_likelihood(params, example):
         return -0.5 * (example["y"] - example["x"] @ params) ** 2
 
-    return orn.Model(log_likelihood, {"x": X, "y": y}, lambda params: -0.5 * jnp.sum(params**2), init=jnp.zeros(2))
+    return orn.Model(
+        log_likelihood,
+        {"x": X, "y": y},
+        lambda params: -0.5 * jnp.sum(params**2),
+        init=jnp.zeros(2),
+    )
 
 
 @pytest.mark.parametrize("writes", [1, 3, 6])
@@ -171,10 +185,14 @@ def test_the_tuning_of_the_warm_up_is_part_of_the_state(writes, tmp_path, monkey
     monkeypatch.setattr(import_module("ornstein.sample"), "measure", lambda model: rough)
 
     def run(**options):
-        return orn.sample(model, batch_size=40, draws=100, chains=2, seed=2, progress=False, **options)
+        return orn.sample(
+            model, batch_size=40, draws=100, chains=2, seed=2, progress=False, **options
+        )
 
     whole = run()
-    assert np.trace(whole.curvature.noise) < 0.5 * np.trace(rough.noise), "the warm-up did not tune again"
+    assert np.trace(whole.curvature.noise) < 0.5 * np.trace(rough.noise), (
+        "the warm-up did not tune again"
+    )
     with suppress(KeyboardInterrupt), stopping_after(writes):
         run(checkpoint=tmp_path, every=0)
     same(whole, orn.resume(tmp_path, model, progress=False))
@@ -182,14 +200,29 @@ def test_the_tuning_of_the_warm_up_is_part_of_the_state(writes, tmp_path, monkey
 
 def test_a_function_of_the_users_has_to_be_given_again(model, tmp_path):
     sampler = SGLD(schedule=lambda steps: 2e-4 / np.sqrt(1000.0 + steps))
-    options = {"draws": 30, "chains": 2, "batch_size": 10, "warmup": 200, "thin": 20, "progress": False}
+    options = {
+        "draws": 30,
+        "chains": 2,
+        "batch_size": 10,
+        "warmup": 200,
+        "thin": 20,
+        "progress": False,
+    }
     whole = orn.sample(model, sampler, **options)
-    with suppress(KeyboardInterrupt), stopping_after(3):  # which may be before the first draw: threads come as they come
+    with (
+        suppress(KeyboardInterrupt),
+        stopping_after(3),
+    ):  # which may be before the first draw: threads come as they come
         orn.sample(model, sampler, checkpoint=tmp_path, every=0, **options)
     with pytest.raises(orn.InputError, match="give sampler="):
         orn.resume(tmp_path, model, progress=False)
     with pytest.raises(orn.InputError, match="not that of the checkpoint"):
-        orn.resume(tmp_path, model, sampler=SGLD(schedule=lambda steps: 1e-4 / (1000.0 + steps)), progress=False)
+        orn.resume(
+            tmp_path,
+            model,
+            sampler=SGLD(schedule=lambda steps: 1e-4 / (1000.0 + steps)),
+            progress=False,
+        )
     same(whole, orn.resume(tmp_path, model, sampler=sampler, progress=False))
 
 
@@ -210,7 +243,10 @@ def test_another_model_is_refused_and_the_checkpoint_stays(model, tmp_path):
     changed = X.copy()
     changed[17, 1] += 1e-9
     others = {
-        "the data are not those": [orn.glm(changed, y, noise_scale=1.0), orn.glm(X[:-1], y[:-1], noise_scale=1.0)],
+        "the data are not those": [
+            orn.glm(changed, y, noise_scale=1.0),
+            orn.glm(X[:-1], y[:-1], noise_scale=1.0),
+        ],
         "of another model": [orn.glm(X, y), orn.glm(X[:, :1], y, noise_scale=1.0)],
         "likelihood, prior or hyperparameters": [
             orn.glm(X, y, noise_scale=1.1),
@@ -255,7 +291,9 @@ def test_foreign_and_missing_files(model, tmp_path):
         orn.resume(tmp_path, model)
     posterior = orn.sample(model, draws=10, progress=False)
     posterior.save(foreign)
-    with pytest.raises(orn.FileError, match="'ornstein-posterior-1', where 'ornstein-checkpoint-1'"):
+    with pytest.raises(
+        orn.FileError, match="'ornstein-posterior-1', where 'ornstein-checkpoint-1'"
+    ):
         orn.resume(tmp_path, model)
 
 
@@ -288,7 +326,10 @@ def test_a_write_that_fails_half_way_leaves_the_old_checkpoint(model, tmp_path):
     with largest_file(10_000), pytest.raises(orn.FileError, match="cannot write"):
         orn.sample(model, checkpoint=tmp_path / "first", **options)
     assert list((tmp_path / "first").iterdir()) == []
-    with largest_file(230_000), pytest.warns(orn.CheckpointWarning, match="the one before is intact"):
+    with (
+        largest_file(230_000),
+        pytest.warns(orn.CheckpointWarning, match="the one before is intact"),
+    ):
         starved = orn.sample(model, checkpoint=tmp_path / "later", every=0.02, **options)
     same(whole, starved)
     kept = list((tmp_path / "later").iterdir())
@@ -300,7 +341,9 @@ def test_a_write_that_fails_half_way_leaves_the_old_checkpoint(model, tmp_path):
 def test_a_full_disk(model, tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", disk], capture_output=True, check=False)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", disk], capture_output=True, check=False
+    )
     if mounted.returncode:
         pytest.skip(f"cannot mount a small disk: {mounted.stderr.decode().strip()}")
     try:
@@ -327,7 +370,15 @@ def test_only_the_last_two_files_are_kept_and_no_pickle_is_in_them(model, tmp_pa
 
 
 def test_times():
-    assert [seconds(every) for every in ("60s", "1.5m", "2h", "250ms", 3, "10 min", 0.5)] == [60, 90, 7200, 0.25, 3, 600, 0.5]
+    assert [seconds(every) for every in ("60s", "1.5m", "2h", "250ms", 3, "10 min", 0.5)] == [
+        60,
+        90,
+        7200,
+        0.25,
+        3,
+        600,
+        0.5,
+    ]
     for every in ("", "soon", "-3s", "5 days", "nan", None, "s", float("inf")):
         with pytest.raises(orn.InputError, match="every must be a time"):
             seconds(every)
@@ -376,8 +427,15 @@ np.save(os.path.join(folder, "result.npy"), np.concatenate([post.draws.ravel(), 
 
 def child(draws, *arguments):
     script = textwrap.dedent(CHILD).format(tests=str(ROOT / "tests"), draws=draws)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])}
-    return subprocess.Popen([sys.executable, "-c", script, *map(str, arguments)], env=environment, stderr=subprocess.PIPE)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]),
+    }
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        env=environment,
+        stderr=subprocess.PIPE,
+    )
 
 
 def finish(folder, model, draws):
@@ -395,15 +453,21 @@ def kept_draws(folder):
     files = sorted(folder.glob("checkpoint-*.npz"))
     assert files, "no checkpoint is left"
     for path in files:
-        archive.read_archive(path, "ornstein-checkpoint-1")  # both files are whole, whenever the process died
+        archive.read_archive(
+            path, "ornstein-checkpoint-1"
+        )  # both files are whole, whenever the process died
     _, arrays = archive.read_archive(files[-1], "ornstein-checkpoint-1")
-    return int(arrays["collection/draws/filled"].sum()) if "collection/draws/filled" in arrays else 0
+    return (
+        int(arrays["collection/draws/filled"].sum()) if "collection/draws/filled" in arrays else 0
+    )
 
 
 def kill_at_random(folder, draws, rng, longest):
     process = child(draws, folder, "never", 0)
     before = {path.name for path in folder.glob("checkpoint-*.npz")} if folder.exists() else set()
-    while process.poll() is None and {path.name for path in folder.glob("checkpoint-*.npz")} <= before:
+    while (
+        process.poll() is None and {path.name for path in folder.glob("checkpoint-*.npz")} <= before
+    ):
         time.sleep(0.01)
     time.sleep(rng.uniform(0.0, longest))
     process.send_signal(signal.SIGKILL)
@@ -424,7 +488,9 @@ def test_killed_twice(model, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", ["while writing", "before fsync", "before rename", "after rename"])
+@pytest.mark.parametrize(
+    "moment", ["while writing", "before fsync", "before rename", "after rename"]
+)
 def test_killed_inside_the_write(moment, model, tmp_path):
     folder = tmp_path / "run"
     for at in (1, 3, 7):
@@ -473,12 +539,23 @@ print(post.settings["complete"], post.draws.shape[1], len(post.summary()), post.
 """
 
 
-@pytest.mark.parametrize(("warmup", "moment"), [("'auto'", '(Collection, "receive")'), ("10**9", '(Session, "warm_up")')])
+@pytest.mark.parametrize(
+    ("warmup", "moment"), [("'auto'", '(Collection, "receive")'), ("10**9", '(Session, "warm_up")')]
+)
 def test_ctrl_c(warmup, moment):
-    script = textwrap.dedent(INTERRUPTED).format(tests=str(ROOT / "tests"), warmup=warmup, moment=moment)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])}
+    script = textwrap.dedent(INTERRUPTED).format(
+        tests=str(ROOT / "tests"), warmup=warmup, moment=moment
+    )
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]),
+    }
     process = subprocess.Popen(
-        [sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", script],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout.readline() == "running\n"
     time.sleep(0.5)
@@ -486,7 +563,11 @@ def test_ctrl_c(warmup, moment):
     said, errors = process.communicate(timeout=120)
     if warmup == "'auto'":
         complete, drawn, parameters, mean = said.split()
-        assert (complete, parameters) == ("False", "3") and 0 < int(drawn) < 2_000_000 and np.isfinite(float(mean))
+        assert (
+            (complete, parameters) == ("False", "3")
+            and 0 < int(drawn) < 2_000_000
+            and np.isfinite(float(mean))
+        )
     else:
         assert process.returncode == -signal.SIGINT, errors
         assert "interrupted during warm-up, before the first draw" in errors

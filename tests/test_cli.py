@@ -35,13 +35,21 @@ def run(*arguments: str) -> int:
 def houses(rows: int = 1500, seed: int = 0) -> pd.DataFrame:
     """price = 50 + 2·size + 15·[area is south] + noise of sd 10, and targets of the other kinds."""
     rng = np.random.default_rng(seed)
-    table = pd.DataFrame({"size": rng.normal(100.0, 20.0, rows), "age": rng.uniform(0.0, 80.0, rows)})
+    table = pd.DataFrame(
+        {"size": rng.normal(100.0, 20.0, rows), "age": rng.uniform(0.0, 80.0, rows)}
+    )
     table["area"] = rng.choice(["north", "south"], rows)
     signal = (table["size"] - 100.0) / 20.0
-    table["price"] = 50.0 + 2.0 * table["size"] + 15.0 * (table["area"] == "south") + rng.normal(0.0, 10.0, rows)
-    table["sold"] = np.where(rng.uniform(size=rows) < scipy.special.expit(0.8 * signal), "yes", "no")
+    table["price"] = (
+        50.0 + 2.0 * table["size"] + 15.0 * (table["area"] == "south") + rng.normal(0.0, 10.0, rows)
+    )
+    table["sold"] = np.where(
+        rng.uniform(size=rows) < scipy.special.expit(0.8 * signal), "yes", "no"
+    )
     table["visits"] = rng.poisson(np.exp(0.8 + 0.3 * signal))
-    table["kind"] = np.array(["barn", "flat", "house"])[(rng.gumbel(size=(rows, 3)) + np.outer(signal, [0, 0.5, 1])).argmax(1)]
+    table["kind"] = np.array(["barn", "flat", "house"])[
+        (rng.gumbel(size=(rows, 3)) + np.outer(signal, [0, 0.5, 1])).argmax(1)
+    ]
     return table
 
 
@@ -58,7 +66,9 @@ def folder(tmp_path_factory) -> Path:
 @pytest.fixture
 def no_report(monkeypatch):
     """`fit` without the page, which takes longer than a small fit: for tests that are about something else."""
-    monkeypatch.setattr("ornstein.interfaces.report.write_report", lambda posterior, path, verdict: path)
+    monkeypatch.setattr(
+        "ornstein.interfaces.report.write_report", lambda posterior, path, verdict: path
+    )
 
 
 def one_sentence(text: str) -> bool:
@@ -69,7 +79,9 @@ def one_sentence(text: str) -> bool:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_an_example(command, capsys):
     assert run(command, "--help") == 0
-    assert f"Example:  ornstein {command}" in " ".join(capsys.readouterr().out.replace("│", " ").split(" "))
+    assert f"Example:  ornstein {command}" in " ".join(
+        capsys.readouterr().out.replace("│", " ").split(" ")
+    )
 
 
 def test_the_help_of_fit_names_every_sampler():
@@ -89,7 +101,12 @@ def test_no_command_shows_what_there_is(capsys):
 def test_starting_up_does_not_load_what_is_heavy():
     heavy = "{'jax', 'pandas', 'matplotlib', 'arviz', 'scipy', 'sklearn', 'numpyro', 'jinja2'}"
     code = f"import sys, ornstein.interfaces.cli; print(sorted({heavy} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "[]"
+    )
 
 
 def test_fit_writes_what_it_promises(folder):
@@ -152,9 +169,24 @@ def test_predictions_of_numbers_are_the_posterior_s_own(folder):
     ],
 )
 def test_the_other_families_fit_and_predict(folder, target, family, capsys):
-    drop = [word for name in ("price", "sold", "visits", "kind") if name != target for word in ("--drop", name)]
+    drop = [
+        word
+        for name in ("price", "sold", "visits", "kind")
+        if name != target
+        for word in ("--drop", name)
+    ]
     asked = ["--family", "poisson"] if family == "poisson" else []
-    arguments = ("fit", folder / "houses.csv", "--target", target, *drop, *asked, *QUICK, "--out", folder / target)
+    arguments = (
+        "fit",
+        folder / "houses.csv",
+        "--target",
+        target,
+        *drop,
+        *asked,
+        *QUICK,
+        "--out",
+        folder / target,
+    )
     assert run(*arguments) == 0
     assert f"family {family}" in capsys.readouterr().err
     posterior = orn.load(folder / target / "fit.orn")
@@ -162,7 +194,9 @@ def test_the_other_families_fit_and_predict(folder, target, family, capsys):
     found = predict_table(posterior, encoding, new)
     if family == "poisson":
         inside = (new["visits"] >= found["visits_low"]) & (new["visits"] <= found["visits_high"])
-        assert inside.mean() > 0.93  # at least 95 %, for counts jump; less 5 binomial errors of 0.5 points
+        assert (
+            inside.mean() > 0.93
+        )  # at least 95 %, for counts jump; less 5 binomial errors of 0.5 points
     elif family == "bernoulli":
         assert encoding.classes == ("no", "yes")
         difference = np.mean((new["sold"] == "yes") - found["sold_mean"])
@@ -179,7 +213,19 @@ def test_strict_tells_a_short_chain_from_a_good_one(folder, no_report):
     short = ["--draws", "2", "--chains", "1", "--out", folder / "short"]
     assert run("fit", folder / "houses.csv", "--target", "price", *drop, *short, "--strict") == 1
     assert run("fit", folder / "houses.csv", "--target", "price", *drop, *short) == 0
-    assert run("fit", folder / "houses.csv", "--target", "price", *drop, "--out", folder / "good", "--strict") == 0
+    assert (
+        run(
+            "fit",
+            folder / "houses.csv",
+            "--target",
+            "price",
+            *drop,
+            "--out",
+            folder / "good",
+            "--strict",
+        )
+        == 0
+    )
 
 
 def bad_files(place: Path) -> None:
@@ -189,7 +235,9 @@ def bad_files(place: Path) -> None:
     (place / "empty.parquet").write_bytes(b"")
     (place / "header.csv").write_text("size,price\n")
     table.assign(price=1.0).to_csv(place / "one-class.csv", index=False)
-    table.assign(size=["large", *table["size"].astype(str)[1:]]).to_csv(place / "text.csv", index=False)
+    table.assign(size=["large", *table["size"].astype(str)[1:]]).to_csv(
+        place / "text.csv", index=False
+    )
     table.assign(size=[np.nan, *table["size"][1:]]).to_csv(place / "missing.csv", index=False)
     (place / "not.orn").write_text("nothing")
     (place / "file").write_text("")
@@ -198,38 +246,89 @@ def bad_files(place: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["fit", "good.csv", "--target", "prize"], "the target 'prize' is not a column of the table; did you mean 'price'?"),
+        (
+            ["fit", "good.csv", "--target", "prize"],
+            "the target 'prize' is not a column of the table; did you mean 'price'?",
+        ),
         (["fit", "empty.csv", "--target", "price"], "empty.csv is empty (0 bytes)"),
         (["fit", "empty.parquet", "--target", "price"], "empty.parquet is empty (0 bytes)"),
         (["fit", "header.csv", "--target", "price"], "header.csv has a header but no rows"),
-        (["fit", "one-class.csv", "--target", "price"], "the target 'price' has only one value, 1.0"),
-        (["fit", "text.csv", "--target", "price"], "column 'size' is numeric but holds the text 'large' in row 1"),
-        (["fit", "missing.csv", "--target", "price"], "values are missing in 'size' (1 of 60 rows)"),
+        (
+            ["fit", "one-class.csv", "--target", "price"],
+            "the target 'price' has only one value, 1.0",
+        ),
+        (
+            ["fit", "text.csv", "--target", "price"],
+            "column 'size' is numeric but holds the text 'large' in row 1",
+        ),
+        (
+            ["fit", "missing.csv", "--target", "price"],
+            "values are missing in 'size' (1 of 60 rows)",
+        ),
         (["fit", "absent.csv", "--target", "price"], "there is no file"),
         (["fit", "good.csv"], "Missing option '--target'"),
         (["fit", "good.csv", "--target", "price", "--sampler", "magic"], "unknown sampler 'magic'"),
         (["fit", "good.csv", "--target", "price", "--family", "gamma"], "unknown family 'gamma'"),
-        (["fit", "good.csv", "--target", "price", "--family", "poisson"], "the poisson family needs counts"),
+        (
+            ["fit", "good.csv", "--target", "price", "--family", "poisson"],
+            "the poisson family needs counts",
+        ),
         (["fit", "good.csv", "--target", "price", "--drop", "siz"], "--drop 'siz' is not a column"),
-        (["fit", "good.csv", "--target", "price", "--batch-size", "61"], "batch_size must lie between 1 and"),
-        (["fit", "good.csv", "--target", "price", "--draws", "many"], "Invalid value for '--draws'"),
+        (
+            ["fit", "good.csv", "--target", "price", "--batch-size", "61"],
+            "batch_size must lie between 1 and",
+        ),
+        (
+            ["fit", "good.csv", "--target", "price", "--draws", "many"],
+            "Invalid value for '--draws'",
+        ),
         (["fit", "good.csv", "--target", "price", "--resume"], "--resume needs --checkpoint"),
-        (["fit", "good.csv", "--target", "price", "--resume", "--checkpoint", "."], "there is no checkpoint in"),
-        (["fit", "good.csv", "--target", "price", "--checkpoint", "run", "--every", "often"], "every must be a time"),
-        (["fit", "good.csv", "--target", "price", "--scheduler", "here"], "--scheduler must be an address such as tcp://"),
-        (["fit", "good.csv", "--target", "price", "--scheduler", "local:0"], "must ask for 1 to 1024 workers"),
+        (
+            ["fit", "good.csv", "--target", "price", "--resume", "--checkpoint", "."],
+            "there is no checkpoint in",
+        ),
+        (
+            ["fit", "good.csv", "--target", "price", "--checkpoint", "run", "--every", "often"],
+            "every must be a time",
+        ),
+        (
+            ["fit", "good.csv", "--target", "price", "--scheduler", "here"],
+            "--scheduler must be an address such as tcp://",
+        ),
+        (
+            ["fit", "good.csv", "--target", "price", "--scheduler", "local:0"],
+            "must ask for 1 to 1024 workers",
+        ),
         (["fit", ".", "--target", "price"], "a folder of Parquet files needs --scheduler"),
-        (["fit", "good.csv", "--target", "price", "--out", "file"], "is a file; --out needs a folder"),
-        (["fit", "good.csv", "--target", "price", "--out", "file/folder"], "cannot make the folder"),
+        (
+            ["fit", "good.csv", "--target", "price", "--out", "file"],
+            "is a file; --out needs a folder",
+        ),
+        (
+            ["fit", "good.csv", "--target", "price", "--out", "file/folder"],
+            "cannot make the folder",
+        ),
         (["predict", "absent.orn", "good.csv"], "there is no file"),
         (["predict", "not.orn", "good.csv"], "is not a file saved by ornstein"),
-        (["compare", "good.csv", "--target", "price", "--method", "magic"], "unknown method 'magic'"),
+        (
+            ["compare", "good.csv", "--target", "price", "--method", "magic"],
+            "unknown method 'magic'",
+        ),
         (["theory", "--rows", "10", "--batch-size", "5"], "give --dimension"),
-        (["theory", "--rows", "10", "--batch-size", "50", "-D", "2"], "batch_size must lie between 1 and"),
+        (
+            ["theory", "--rows", "10", "--batch-size", "50", "-D", "2"],
+            "batch_size must lie between 1 and",
+        ),
         (["theory", "--rows", "10", "--batch-size", "5", "-C", "a,b"], "--noise must be a number"),
-        (["theory", "--rows", "10", "--batch-size", "5", "-C", "1,2", "-A", "1,2,3"], "disagree on the number of parameters"),
+        (
+            ["theory", "--rows", "10", "--batch-size", "5", "-C", "1,2", "-A", "1,2,3"],
+            "disagree on the number of parameters",
+        ),
         (["theory", "--rows", "10", "--batch-size", "5", "-C", "absent.npy"], "there is no file"),
-        (["theory", "--rows", "10", "--batch-size", "5", "-C", "good.csv"], "does not hold a matrix of numbers"),
+        (
+            ["theory", "--rows", "10", "--batch-size", "5", "-C", "good.csv"],
+            "does not hold a matrix of numbers",
+        ),
         (["magic"], "No such command 'magic'"),
     ],
 )
@@ -244,7 +343,15 @@ def test_what_is_wrong_is_said_in_one_sentence(arguments, sentence, tmp_path, mo
 
 def test_errors_come_without_a_traceback_in_a_process_of_their_own(tmp_path):
     bad_files(tmp_path)
-    command = [sys.executable, "-m", "ornstein", "fit", tmp_path / "empty.parquet", "--target", "price"]
+    command = [
+        sys.executable,
+        "-m",
+        "ornstein",
+        "fit",
+        tmp_path / "empty.parquet",
+        "--target",
+        "price",
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stdout == ""
@@ -255,7 +362,9 @@ def test_a_fit_that_knows_no_table_cannot_predict_from_one(tmp_path, capsys):
     bad_files(tmp_path)
     rng = np.random.default_rng(0)
     features = rng.normal(size=(100, 2))
-    orn.laplace(orn.glm(features, features @ [1.0, 2.0] + rng.normal(size=100))).save(tmp_path / "plain.orn")
+    orn.laplace(orn.glm(features, features @ [1.0, 2.0] + rng.normal(size=100))).save(
+        tmp_path / "plain.orn"
+    )
     assert run("predict", tmp_path / "plain.orn", tmp_path / "good.csv") == 2
     assert "was not made from a table" in capsys.readouterr().err
 
@@ -267,7 +376,18 @@ def test_parquet_and_arrow_are_read_too(tmp_path, no_report):
     draws = []
     for name in ("t.parquet", "t.arrow"):
         assert (
-            run("fit", tmp_path / name, "-t", "price", "--out", tmp_path / name.replace(".", "-"), *QUICK, "--seed", "3") == 0
+            run(
+                "fit",
+                tmp_path / name,
+                "-t",
+                "price",
+                "--out",
+                tmp_path / name.replace(".", "-"),
+                *QUICK,
+                "--seed",
+                "3",
+            )
+            == 0
         )
         draws.append(orn.load(tmp_path / name.replace(".", "-") / "fit.orn").draws)
     np.testing.assert_array_equal(*draws)
@@ -284,7 +404,11 @@ def test_theory_agrees_with_the_formulas(capsys):
     assert run("theory", "-N", rows, "-S", batch, "-D", 20, "-C", noise) == 0
     shown = capsys.readouterr().out
     assert f"2SD/(N tr C) = {2 * batch / (rows * noise):.4g}" in shown
-    table = theory_table(curvature_of(rows, 20, str(noise), None), batch, ["constant-sgd-full", "constant-sgd-scalar"])
+    table = theory_table(
+        curvature_of(rows, 20, str(noise), None),
+        batch,
+        ["constant-sgd-full", "constant-sgd-scalar"],
+    )
     exact = 2.0 / (noise * (1.0 + rows / batch))
     for name in table.index:
         assert table.loc[name, "step"] == console.number(exact)
@@ -302,10 +426,30 @@ def test_theory_takes_matrices_from_files(tmp_path):
 
 
 def test_compare_prints_the_table(folder, capsys):
-    methods = ["--method", "constant-sgd-full", "--method", "constant-sgd-scalar", "--method", "laplace"]
+    methods = [
+        "--method",
+        "constant-sgd-full",
+        "--method",
+        "constant-sgd-scalar",
+        "--method",
+        "laplace",
+    ]
     drop = ["--drop", "sold", "--drop", "visits", "--drop", "kind"]
     plot = folder / "overlay.png"
-    assert run("compare", folder / "houses.csv", "--target", "price", *drop, *methods, *QUICK, "--plot", plot) == 0
+    assert (
+        run(
+            "compare",
+            folder / "houses.csv",
+            "--target",
+            "price",
+            *drop,
+            *methods,
+            *QUICK,
+            "--plot",
+            plot,
+        )
+        == 0
+    )
     shown, remarks = capsys.readouterr()
     assert "Against laplace" in shown
     assert all(name in shown for name in methods[1::2])
@@ -327,7 +471,14 @@ def test_demo_shows_and_writes_everything(tmp_path, capsys):
     assert "body mass index" in shown
     assert "Done in" in shown
     files = {path.name for path in (tmp_path / "demo").iterdir()}
-    assert {"fit.orn", "posterior.nc", "report.html", "marginals.png", "covariance.png", "chains.png"} <= files
+    assert {
+        "fit.orn",
+        "posterior.nc",
+        "report.html",
+        "marginals.png",
+        "covariance.png",
+        "chains.png",
+    } <= files
 
 
 def test_demo_without_scikit_learn_names_the_extra(tmp_path, monkeypatch, capsys):
@@ -341,7 +492,16 @@ def test_demo_without_scikit_learn_names_the_extra(tmp_path, monkeypatch, capsys
 def test_a_run_is_gone_on_with_to_the_same_draws(tmp_path, capsys, no_report):
     """100 draws with a checkpoint, then --resume for 200 in all: bit for bit those of one run of 200."""
     houses(400)[["size", "age", "price"]].to_csv(tmp_path / "t.csv", index=False)
-    common = ("fit", tmp_path / "t.csv", "-t", "price", "--chains", "2", "--checkpoint", tmp_path / "run")
+    common = (
+        "fit",
+        tmp_path / "t.csv",
+        "-t",
+        "price",
+        "--chains",
+        "2",
+        "--checkpoint",
+        tmp_path / "run",
+    )
     assert run(*common, "--draws", "100", "--out", tmp_path / "first") == 0
     assert run(*common, "--draws", "100", "--out", tmp_path / "first") == 2
     assert "add --resume to go on with it" in capsys.readouterr().err
@@ -349,7 +509,8 @@ def test_a_run_is_gone_on_with_to_the_same_draws(tmp_path, capsys, no_report):
     assert run(*common, "--resume", "--out", tmp_path / "third") == 0  # finished: the same again
     assert run(*common[:-2], "--draws", "200", "--out", tmp_path / "whole") == 0
     first, second, third, whole = (
-        orn.load(tmp_path / name / "fit.orn").draws for name in ("first", "second", "third", "whole")
+        orn.load(tmp_path / name / "fit.orn").draws
+        for name in ("first", "second", "third", "whole")
     )
     assert first.shape == (2, 100, 4)
     np.testing.assert_array_equal(second, whole)
@@ -366,7 +527,9 @@ def parquet_folder(place: Path, table: pd.DataFrame, parts: int) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+@pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::UserWarning"
+)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_folder_of_parquet_files_on_a_scheduler(tmp_path, capsys):
     """The same columns as in memory; means within 5 errors of 1/√ESS ≈ 1/√600 of an sd, 0.2, and the exact mode besides."""
@@ -374,7 +537,12 @@ def test_a_folder_of_parquet_files_on_a_scheduler(tmp_path, capsys):
     table = houses(1200)[["size", "area", "price"]]
     folder = parquet_folder(tmp_path / "parts", table, 2)
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=False, protocol="inproc://", dashboard_address=None, silence_logs=50
+        n_workers=2,
+        threads_per_worker=1,
+        processes=False,
+        protocol="inproc://",
+        dashboard_address=None,
+        silence_logs=50,
     ) as cluster:
         place = ("--scheduler", cluster.scheduler_address, "--out", tmp_path / "fit")
         assert run("fit", folder, "-t", "price", "--draws", "300", "--chains", "2", *place) == 0
@@ -388,8 +556,19 @@ def test_a_folder_of_parquet_files_on_a_scheduler(tmp_path, capsys):
     features = np.column_stack([np.ones(1200), expected.features(table)])
     least_squares = np.linalg.lstsq(features, expected.response(table), rcond=None)[0]
     params = posterior.params
-    assert abs(params["coef"][..., 0].mean() - least_squares[1]) < 0.2 * params["coef"][..., 0].std()
-    assert run("predict", tmp_path / "fit" / "fit.orn", folder / "part-0.parquet", "--out", tmp_path / "p.csv") == 0
+    assert (
+        abs(params["coef"][..., 0].mean() - least_squares[1]) < 0.2 * params["coef"][..., 0].std()
+    )
+    assert (
+        run(
+            "predict",
+            tmp_path / "fit" / "fit.orn",
+            folder / "part-0.parquet",
+            "--out",
+            tmp_path / "p.csv",
+        )
+        == 0
+    )
 
 
 def test_a_local_scheduler_has_the_workers_asked_for():
@@ -427,7 +606,15 @@ def test_local_workers(tmp_path):
 
 def test_warnings_are_one_line_each(folder, capsys):
     drop = ["--drop", "sold", "--drop", "visits", "--drop", "kind"]
-    budget = ["--sampler", "constant-sgd-scalar", "--max-steps", "4000", *QUICK, "--out", folder / "budget"]
+    budget = [
+        "--sampler",
+        "constant-sgd-scalar",
+        "--max-steps",
+        "4000",
+        *QUICK,
+        "--out",
+        folder / "budget",
+    ]
     assert run("fit", folder / "houses.csv", "--target", "price", *drop, *budget) == 0
     warned = [line for line in capsys.readouterr().err.splitlines() if line.startswith("Warning: ")]
     assert any("thinning is cut" in line for line in warned)

@@ -35,7 +35,11 @@ N, D = 8000, 3
 
 def cluster(workers, processes=True):
     return distributed.LocalCluster(
-        n_workers=workers, threads_per_worker=1, processes=processes, dashboard_address=None, silence_logs=50
+        n_workers=workers,
+        threads_per_worker=1,
+        processes=processes,
+        dashboard_address=None,
+        silence_logs=50,
     )
 
 
@@ -60,7 +64,11 @@ def test_the_consensus_of_gaussian_shards_is_the_posterior():
         n = rows.stop - rows.start
         local = orn.measure(with_prior_power(orn.glm(X[rows], y[rows], noise_scale=1.0), n / 900))
         draws = rng.multivariate_normal(local.mode, local.posterior_covariance, size=(2, 50))
-        parts.append(Part(draws, draws.mean(axis=(0, 1)), local.posterior_covariance, local.hessian, n, {}, []))
+        parts.append(
+            Part(
+                draws, draws.mean(axis=(0, 1)), local.posterior_covariance, local.hessian, n, {}, []
+            )
+        )
     draws, law = combined(whole, parts)
     np.testing.assert_allclose(law.covariance, whole.posterior_covariance, rtol=1e-9)
     np.testing.assert_allclose(draws.mean(axis=(0, 1)), whole.mode, atol=1e-12)
@@ -78,7 +86,9 @@ def test_the_prior_is_shared_out(data):
     for rows in np.array_split(np.arange(N), 5):
         block = (X[rows], y[rows])
         build = lambda b: orn.glm(*b, family="bernoulli", prior_precision=50.0)  # noqa: E731
-        summed += len(rows) * orn.measure(_shard(build, len(rows) / N, block), mode=whole.mode).hessian
+        summed += (
+            len(rows) * orn.measure(_shard(build, len(rows) / N, block), mode=whole.mode).hessian
+        )
     np.testing.assert_allclose(summed, N * whole.hessian, rtol=1e-10)
 
 
@@ -87,18 +97,24 @@ def chains_over_workers(client, data, draws):
     model = orn.glm(X, y, family="bernoulli")
     options = {**SHORT, "draws": draws, "warmup": 200}
     spread, alone = orn.sample(model, client=client, **options), orn.sample(model, **options)
-    np.testing.assert_array_equal(spread.draws, alone.draws)  # every chain has its streams wherever it runs
+    np.testing.assert_array_equal(
+        spread.draws, alone.draws
+    )  # every chain has its streams wherever it runs
     np.testing.assert_allclose(spread.mean, alone.mean, atol=1e-6)
     np.testing.assert_allclose(spread.covariance, alone.covariance, rtol=0.02, atol=1e-6)
 
 
 def shards_agree(client, data, block, shards):
     X, y = data
-    sharded = orn.glm(da.from_array(X, chunks=(block, 2)), da.from_array(y, chunks=3000), family="bernoulli")
+    sharded = orn.glm(
+        da.from_array(X, chunks=(block, 2)), da.from_array(y, chunks=3000), family="bernoulli"
+    )
     assert sharded.n_data == N and sharded.names == orn.glm(X, y, family="bernoulli").names
     post = orn.sample(sharded, client=client, **SHORT)
     whole = orn.measure(orn.glm(X, y, family="bernoulli"))
-    np.testing.assert_allclose(post.curvature.mode, whole.mode, atol=1e-8)  # the map-reduce is exact
+    np.testing.assert_allclose(
+        post.curvature.mode, whole.mode, atol=1e-8
+    )  # the map-reduce is exact
     np.testing.assert_allclose(post.curvature.hessian, whole.hessian, rtol=1e-8, atol=1e-12)
     assert post.draws.shape == (2, 400, D + 1) and post.settings["shards"] == shards
     assert orn.kl(orn.Gaussian(post.mean, post.covariance), whole.laplace) < 0.02
@@ -129,7 +145,11 @@ def test_worker_processes(workers, data):
 def test_small_blocks_are_put_together(client, data):
     X, y = data
     blocks = (5, 3000, 12, 20, 4000, 963)
-    sharded = orn.glm(da.from_array(X, chunks=(blocks, -1)), da.from_array(y, chunks=(blocks,)), family="bernoulli")
+    sharded = orn.glm(
+        da.from_array(X, chunks=(blocks, -1)),
+        da.from_array(y, chunks=(blocks,)),
+        family="bernoulli",
+    )
     shards = Shards.on(sharded, client, 80)
     assert shards.rows == [3005, 4032, 963]
     assert shards.merged({0}).rows == [7037, 963]
@@ -140,10 +160,14 @@ def test_small_blocks_are_put_together(client, data):
 def test_short_chains_are_no_reason_to_bring_rows_together(client, data):
     """20 draws of one chain: its own verdict speaks against every shard, and more rows would not help."""
     X, y = data
-    sharded = orn.glm(da.from_array(X, chunks=(4000, -1)), da.from_array(y, chunks=4000), family="bernoulli")
+    sharded = orn.glm(
+        da.from_array(X, chunks=(4000, -1)), da.from_array(y, chunks=4000), family="bernoulli"
+    )
     posterior = orn.sample(sharded, client=client, draws=20, chains=1, progress=False)
     assert posterior.settings["shards"] == 2
-    agreement = next(finding for finding in posterior.check().findings if finding.name == "R-hat, ESS")
+    agreement = next(
+        finding for finding in posterior.check().findings if finding.name == "R-hat, ESS"
+    )
     assert agreement.level != "trusted" and np.isfinite(agreement.number)
     assert "of the one chain" in agreement.sentence
 
@@ -210,5 +234,10 @@ def test_a_lost_scheduler_and_the_run_that_goes_on(data, tmp_path):
         with pytest.raises(orn.InputError, match="other data or settings"):
             orn.sample(model, client=again, **{**options, "seed": 4})
         spread = orn.sample(model, client=again, **options)
-    assert kept.items() <= {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("part-*.npz")}.items()
-    np.testing.assert_array_equal(spread.draws, orn.sample(model, **{**options, "checkpoint": None}).draws)
+    assert (
+        kept.items()
+        <= {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("part-*.npz")}.items()
+    )
+    np.testing.assert_array_equal(
+        spread.draws, orn.sample(model, **{**options, "checkpoint": None}).draws
+    )

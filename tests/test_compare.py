@@ -33,7 +33,10 @@ def test_table_by_hand():
     rng = np.random.default_rng(0)
     truth = Gaussian(np.zeros(3), spd(rng, 3))
     unit = truth.standard_deviation
-    law = Gaussian(np.array([0.0, -0.5, 0.1]) * unit, truth.covariance * np.multiply.outer([1.0, 1.0, 0.5], [1.0, 1.0, 0.5]))
+    law = Gaussian(
+        np.array([0.0, -0.5, 0.1]) * unit,
+        truth.covariance * np.multiply.outer([1.0, 1.0, 0.5], [1.0, 1.0, 0.5]),
+    )
     row = orn.compare({"it": law, "same": truth}, reference=truth).to_frame().loc["it"]
     shift = law.mean @ np.linalg.solve(truth.covariance, law.mean) / 2.0
     back = law.mean @ np.linalg.solve(law.covariance, law.mean) / 2.0
@@ -49,11 +52,15 @@ def test_costs(posteriors, model):
     settings = posteriors["full"].settings
     row = frame.loc["full"]
     assert row.passes == pytest.approx(settings["steps"] * settings["batch_size"] / model.n_data)
-    assert row.seconds == settings["seconds"] and row.ess_per_second == pytest.approx(row.ess / row.seconds)
+    assert row.seconds == settings["seconds"] and row.ess_per_second == pytest.approx(
+        row.ess / row.seconds
+    )
     summary = posteriors["full"].summary()
     assert row.ess == pytest.approx(summary["ess_bulk"].min())
     unit = posteriors["laplace"].sd
-    assert row.mcse == pytest.approx((posteriors["full"].sd / unit / np.sqrt(summary["ess_bulk"])).max())
+    assert row.mcse == pytest.approx(
+        (posteriors["full"].sd / unit / np.sqrt(summary["ess_bulk"])).max()
+    )
     assert frame.loc["laplace", "passes"] == posteriors["laplace"].settings["passes"]
 
 
@@ -87,11 +94,15 @@ def test_refusals(posteriors):
     law = Gaussian(np.zeros(2), np.eye(2))
     with pytest.raises(orn.InputError, match="nothing to compare"):
         orn.compare({})
-    with pytest.raises(orn.InputError, match="the reference 'nuts' is not among 'laplace', 'full', 'scalar'"):
+    with pytest.raises(
+        orn.InputError, match="the reference 'nuts' is not among 'laplace', 'full', 'scalar'"
+    ):
         orn.compare(posteriors, reference="nuts")
     with pytest.raises(orn.InputError, match="no reference"):
         orn.compare({"a": law})
-    with pytest.raises(orn.InputError, match="reference must be a name, a Posterior or a Gaussian, not a int"):
+    with pytest.raises(
+        orn.InputError, match="reference must be a name, a Posterior or a Gaussian, not a int"
+    ):
         orn.compare({"a": law}, reference=3)
     with pytest.raises(orn.InputError, match="a has 2 parameters where the reference has 3"):
         orn.compare({"a": law, **posteriors}, reference="full")
@@ -117,7 +128,9 @@ def test_large_dimension_says_diagonal():
 def test_a_diagonal_covariance_is_a_matrix_of_moderate_size():
     """A law known to be independent is compared as such with a correlated reference, not on the diagonal alone."""
     truth = np.array([[1.0, 0.9], [0.9, 1.0]])
-    row = orn.compare({"it": Gaussian(np.zeros(2), np.ones(2))}, reference=Gaussian(np.zeros(2), truth)).rows[0]
+    row = orn.compare(
+        {"it": Gaussian(np.zeros(2), np.ones(2))}, reference=Gaussian(np.zeros(2), truth)
+    ).rows[0]
     assert row.kl_qp == pytest.approx(kl_by_definition(np.eye(2), truth)) and row.kl_qp > 1.0
 
 
@@ -133,7 +146,15 @@ def test_printed(posteriors):
     text = str(orn.compare(posteriors))
     lines = text.splitlines()
     assert lines[0] == "Against laplace"
-    for heading in ("KL(it ‖ ref)", "KL(ref ‖ it)", "MC floor", "worst sd ratio", "MCSE", "ESS/s", "passes"):
+    for heading in (
+        "KL(it ‖ ref)",
+        "KL(ref ‖ it)",
+        "MC floor",
+        "worst sd ratio",
+        "MCSE",
+        "ESS/s",
+        "passes",
+    ):
         assert heading in lines[1]
     assert [line.split()[0] for line in lines[2:5]] == ["laplace", "full", "scalar"]
     assert "(x" in lines[4] and "nan" not in text
@@ -156,7 +177,9 @@ def test_overlay(posteriors, tmp_path):
     left, right = figure.axes
     labels = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
     assert labels == ["laplace (reference)", "full", "scalar"]
-    assert left.get_xlabel().startswith("largest component") and left.get_ylabel().startswith("smallest component")
+    assert left.get_xlabel().startswith("largest component") and left.get_ylabel().startswith(
+        "smallest component"
+    )
     assert [tick.get_text() for tick in right.get_yticklabels()] == ["x0", "x1", "x2"]
 
 
@@ -173,11 +196,15 @@ def test_ellipses_are_where_they_belong():
 
 
 def test_plots_of_one_parameter_and_of_many(tmp_path):
-    one = orn.compare({"it": Gaussian(np.zeros(1), np.eye(1))}, reference=Gaussian(np.ones(1), np.eye(1))).plot()
+    one = orn.compare(
+        {"it": Gaussian(np.zeros(1), np.eye(1))}, reference=Gaussian(np.ones(1), np.eye(1))
+    ).plot()
     assert len(one.axes) == 1
     size = 2500
     many = {"it": Gaussian(np.zeros(size), np.linspace(1.0, 2.0, size))}
-    figure = orn.compare(many, reference=Gaussian(np.zeros(size), np.linspace(1.0, 3.0, size))).plot(tmp_path / "many.svg")
+    figure = orn.compare(
+        many, reference=Gaussian(np.zeros(size), np.linspace(1.0, 3.0, size))
+    ).plot(tmp_path / "many.svg")
     assert len(figure.axes[1].get_yticklabels()) == plots.MOST_PARAMETERS
     assert "of 2500 parameters that differ most" in figure.axes[1].get_title()
 

@@ -27,7 +27,11 @@ print(seen.count("/jax/compilation_cache/cache_hits"), seen.count("/jax/compilat
 
 def hits_misses_and_draws(folder) -> tuple[int, int, str]:
     run = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(folder)], capture_output=True, text=True, check=True, env={**os.environ}
+        [sys.executable, "-c", PROGRAM, str(folder)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ},
     )
     hits, misses, draws = run.stdout.split()
     return int(hits), int(misses), draws

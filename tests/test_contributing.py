@@ -15,7 +15,9 @@ import ornstein as orn
 
 
 def python_blocks(path):
-    return re.findall(r"^```python\n(.*?)^```", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return re.findall(
+        r"^```python\n(.*?)^```", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+    )
 
 
 @pytest.fixture(scope="module")
@@ -61,5 +63,7 @@ def test_a_step_beyond_the_bound_has_no_covariance_to_inject(own):
     """Negative control: at 1.01 of the largest factor the injected noise would have a negative eigenvalue."""
     _, curvature = battery.quadratic()
     step = 1.01 * own.MatchedSGD(1.0).tune(curvature, batch_size=40).preconditioner
-    noise = orn.theory.matched_injection(curvature.hessian, curvature.effective_noise, step, curvature.n_data, 40)
+    noise = orn.theory.matched_injection(
+        curvature.hessian, curvature.effective_noise, step, curvature.n_data, 40
+    )
     assert np.linalg.eigvalsh(noise)[0] < 0.0

@@ -20,15 +20,24 @@ class TestExactness:
     def test_linear_regression_against_dense_formulas(self):
         X, y = regression_data(50, 3)
         precision, scale = np.array([1.0, 0.0, 4.0]), 0.7
-        cur = orn.measure(orn.glm(X, y, prior_precision=precision, noise_scale=scale, intercept=False))
+        cur = orn.measure(
+            orn.glm(X, y, prior_precision=precision, noise_scale=scale, intercept=False)
+        )
         mode = np.linalg.solve(X.T @ X / scale**2 + np.diag(precision), X.T @ y / scale**2)
         data_part = X.T @ X / (50 * scale**2)
         gradients = -(y - X @ mode)[:, None] * X / scale**2
         assert cur.mode == pytest.approx(mode, rel=1e-9)
         assert relative(cur.hessian, data_part + np.diag(precision) / 50) < 1e-12
         assert relative(cur.noise, np.cov(gradients.T, bias=True)) < 1e-9
-        assert relative(cur.posterior_covariance, np.linalg.inv(X.T @ X / scale**2 + np.diag(precision))) < 1e-10
-        assert relative(cur.laplace.covariance, cur.posterior_covariance) == 0 and np.array_equal(cur.laplace.mean, cur.mode)
+        assert (
+            relative(
+                cur.posterior_covariance, np.linalg.inv(X.T @ X / scale**2 + np.diag(precision))
+            )
+            < 1e-10
+        )
+        assert relative(cur.laplace.covariance, cur.posterior_covariance) == 0 and np.array_equal(
+            cur.laplace.mean, cur.mode
+        )
         assert relative(cur.prior_hessian, np.diag(precision)) < 1e-12
         assert cur.n_data == 50 and cur.names == ("x0", "x1", "x2") and cur.approximate == ""
 
@@ -38,7 +47,9 @@ class TestExactness:
         spread = spd(np.random.default_rng(0), 3)
         each = X[:, :, None] * X[:, None, :] / 0.7**2
         data_part = each.mean(axis=0)
-        wanted = np.mean([one @ spread @ one for one in each], axis=0) - data_part @ spread @ data_part
+        wanted = (
+            np.mean([one @ spread @ one for one in each], axis=0) - data_part @ spread @ data_part
+        )
         assert relative(cur.noise_response(spread), wanted) < 1e-12
         assert relative(cur.noise_at(spread), cur.noise + wanted) < 1e-12
         assert relative(cur.effective_noise, cur.noise_at(cur.posterior_covariance)) < 1e-12
@@ -59,7 +70,9 @@ class TestExactness:
         assert relative(cur.noise, np.cov((X * (chance - y)[:, None]).T, bias=True)) < 1e-10
         spread = spd(np.random.default_rng(0), 3)
         data_part = (X.T * weights) @ X / 200
-        wanted = (X.T * (weights**2 * np.einsum("ni,ij,nj->n", X, spread, X))) @ X / 200 - data_part @ spread @ data_part
+        wanted = (
+            X.T * (weights**2 * np.einsum("ni,ij,nj->n", X, spread, X))
+        ) @ X / 200 - data_part @ spread @ data_part
         assert relative(cur.noise_response(spread), wanted) < 1e-10
 
     def test_any_model_has_the_closed_forms_curvature(self):
@@ -75,7 +88,10 @@ class TestExactness:
         )
         spread = spd(np.random.default_rng(0), 2)
         assert generic.mode == pytest.approx(closed.mode, rel=1e-8)
-        assert relative(generic.hessian, closed.hessian) < 1e-10 and relative(generic.noise, closed.noise) < 1e-8
+        assert (
+            relative(generic.hessian, closed.hessian) < 1e-10
+            and relative(generic.noise, closed.noise) < 1e-8
+        )
         assert relative(generic.noise_response(spread), closed.noise_response(spread)) < 1e-8
 
     def test_the_mode_is_one_also_with_an_inferred_scale(self):
@@ -85,7 +101,9 @@ class TestExactness:
         _, slope = model.closed_form().value_and_gradient(cur.mode)
         _, prior_slope = model.scaled_prior(cur.mode)
         total = slope + prior_slope
-        assert np.sqrt(80 * total @ np.linalg.solve(cur.hessian, total)) < 1e-4  # distance in posterior standard deviations
+        assert (
+            np.sqrt(80 * total @ np.linalg.solve(cur.hessian, total)) < 1e-4
+        )  # distance in posterior standard deviations
         residual = y - X @ cur.mode[:3] - cur.mode[3]
         assert cur.mode[4] == pytest.approx(np.log(np.sqrt(np.mean(residual**2))), abs=1e-6)
 
@@ -104,7 +122,11 @@ class TestPasses:
 
     def test_autodiff_does_not_depend_on_the_chunk_size(self, monkeypatch):
         X, y = regression_data(50, 3)
-        model = orn.Model(lambda t, e: -0.5 * (e["y"] - jnp.tanh(e["x"] @ t)) ** 2, {"x": X, "y": y}, init=np.zeros(3))
+        model = orn.Model(
+            lambda t, e: -0.5 * (e["y"] - jnp.tanh(e["x"] @ t)) ** 2,
+            {"x": X, "y": y},
+            init=np.zeros(3),
+        )
         theta, spread = np.array([0.1, -0.3, 0.2]), spd(np.random.default_rng(0), 3)
 
         def everything():
@@ -120,7 +142,9 @@ class TestPasses:
 
         whole = everything()
         chunks = derivatives.padded_chunks
-        monkeypatch.setattr(derivatives, "padded_chunks", lambda model, rows: chunks(model, 7))  # 50 = 7·7 + 1: a ragged end
+        monkeypatch.setattr(
+            derivatives, "padded_chunks", lambda model, rows: chunks(model, 7)
+        )  # 50 = 7·7 + 1: a ragged end
         for one, other in zip(everything(), whole, strict=True):
             assert relative(one, other) < 1e-12
 
@@ -133,30 +157,45 @@ class TestPasses:
         monkeypatch.setattr("ornstein.linear_predictor.CHUNK_NUMBERS", 35)  # 7 rows
         pieces = orn.measure(model)
         assert pieces.mode == pytest.approx(whole.mode, rel=1e-8)
-        assert relative(pieces.hessian, whole.hessian) < 1e-8 and relative(pieces.noise, whole.noise) < 1e-8
+        assert (
+            relative(pieces.hessian, whole.hessian) < 1e-8
+            and relative(pieces.noise, whole.noise) < 1e-8
+        )
         assert relative(pieces.noise_response(spread), response) < 1e-8
-        assert model._centred(whole.mode)[0]["y"] == pytest.approx(y - X @ whole.mode[:3] - whole.mode[3], rel=1e-8)
+        assert model._centred(whole.mode)[0]["y"] == pytest.approx(
+            y - X @ whole.mode[:3] - whole.mode[3], rel=1e-8
+        )
 
     @pytest.mark.parametrize("family", ["gaussian", "bernoulli", "categorical"])
     @pytest.mark.parametrize("structure", ["full", "diagonal"])
     def test_the_mode_of_many_rows_by_way_of_a_part_of_them(self, family, structure, monkeypatch):
         """The same mode, to a thousandth of a posterior standard deviation, where second derivatives of all rows are dear."""
         X, y = regression_data(8000, 3)
-        y = np.digitize(y, [-1.0, 1.0]) if family == "categorical" else y > 0 if family == "bernoulli" else y
+        y = (
+            np.digitize(y, [-1.0, 1.0])
+            if family == "categorical"
+            else y > 0
+            if family == "bernoulli"
+            else y
+        )
         model = orn.glm(X * [1.0, 30.0, 0.1], y, family)
         wanted = orn.measure(model)
         monkeypatch.setattr(mode, "PART_ROWS", 400)
         monkeypatch.setattr(mode, "DEAR", 0)
         parts = []
         monkeypatch.setattr(
-            LinearPredictor, "part", lambda self, rows, part=LinearPredictor.part: parts.append(rows) or part(self, rows)
+            LinearPredictor,
+            "part",
+            lambda self, rows, part=LinearPredictor.part: parts.append(rows) or part(self, rows),
         )
         found = orn.measure(model, structure)
         assert [len(rows) < 1000 for rows in parts] == [True]
         away = (found.mode - wanted.mode) / np.sqrt(np.diag(wanted.posterior_covariance))
         assert np.max(np.abs(away)) < 1e-3
 
-    def test_second_derivatives_are_taken_anew_only_where_those_at_hand_no_longer_do(self, monkeypatch):
+    def test_second_derivatives_are_taken_anew_only_where_those_at_hand_no_longer_do(
+        self, monkeypatch
+    ):
         """The mode is as good as with new ones at every step, and those at the mode are the last."""
         X, y = regression_data(400, 4)
         model = orn.glm(X, np.random.default_rng(3).poisson(np.exp(y / 3.0)), "poisson")
@@ -164,7 +203,11 @@ class TestPasses:
         for name, kept in (("hessian", places), ("value_and_gradient", slopes)):
             original = getattr(LinearPredictor, name)
             monkeypatch.setattr(
-                LinearPredictor, name, lambda self, theta, f=original, kept=kept: kept.append(theta.copy()) or f(self, theta)
+                LinearPredictor,
+                name,
+                lambda self, theta, f=original, kept=kept: (
+                    kept.append(theta.copy()) or f(self, theta)
+                ),
             )
         for good in (np.inf, mode.GOOD_STEP):  # no step is infinitely good
             monkeypatch.setattr(mode, "GOOD_STEP", good)
@@ -172,7 +215,10 @@ class TestPasses:
             found = orn.measure(model)
             steps[good] = len(places)
             assert np.array_equal(places[-1], found.mode) and np.array_equal(slopes[-1], found.mode)
-            slope = LinearPredictor.value_and_gradient(model.closed_form(), found.mode)[1] + model.scaled_prior(found.mode)[1]
+            slope = (
+                LinearPredictor.value_and_gradient(model.closed_form(), found.mode)[1]
+                + model.scaled_prior(found.mode)[1]
+            )
             assert model.n_data * slope @ np.linalg.solve(found.hessian, slope) < 1e-15
         assert steps[mode.GOOD_STEP] <= steps[np.inf] - 2
 
@@ -184,7 +230,9 @@ class TestPasses:
         monkeypatch.setattr(mode, "PART_ROWS", 300)
         monkeypatch.setattr(mode, "DEAR", 0)
         monkeypatch.setattr(
-            LinearPredictor, "part", lambda self, rows, part=LinearPredictor.part: part(self, rows[rows % 100 > 0])
+            LinearPredictor,
+            "part",
+            lambda self, rows, part=LinearPredictor.part: part(self, rows[rows % 100 > 0]),
         )
         model = orn.glm(x[:, None], y, "bernoulli", prior_precision=0.0, intercept=False)
         found = orn.measure(model).mode
@@ -207,12 +255,17 @@ class TestPasses:
             tracemalloc.stop()
             return highest
 
-        small, large = peak(70_000), peak(140_000)  # at least two full chunks of 2²¹ numbers in either
+        small, large = (
+            peak(70_000),
+            peak(140_000),
+        )  # at least two full chunks of 2²¹ numbers in either
         assert large < 1.05 * small
         assert large < 10 * 8 * 2**21  # a few chunks in float64
 
     def test_a_response_too_dear_is_left_out(self):
-        model = orn.Model(lambda t, x: -0.5 * jnp.sum((t - x) ** 2), np.zeros((5, 3)), init=np.zeros(3))
+        model = orn.Model(
+            lambda t, x: -0.5 * jnp.sum((t - x) ** 2), np.zeros((5, 3)), init=np.zeros(3)
+        )
         model.n_data = 10**10
         assert Autodiff(model).squared_hessian(np.zeros(3)) is None
 
@@ -240,7 +293,9 @@ class TestScarceNoise:
 
     def test_more_parameters_than_rows(self):
         rng = np.random.default_rng(0)
-        cur = orn.measure(orn.glm(rng.normal(size=(8, 12)), rng.normal(size=8), noise_scale=1.0, intercept=False))
+        cur = orn.measure(
+            orn.glm(rng.normal(size=(8, 12)), rng.normal(size=8), noise_scale=1.0, intercept=False)
+        )
         dynamics = orn.ConstantSGD("full").tune(cur, batch_size=2)
         prediction = dynamics.predict(cur)
         assert dynamics.injected is not None and prediction.stable
@@ -257,7 +312,10 @@ class TestScarceNoise:
         values, vectors = np.linalg.eigh(noise)
         singular = (vectors[:, 1:] * values[1:]) @ vectors[:, 1:].T
         cur = orn.Curvature(mode=np.zeros(3), hessian=hessian, noise=singular, n_data=1000)
-        with pytest.raises(orn.CurvatureError, match=r"gradient noise C is singular: the direction .* does not explore it"):
+        with pytest.raises(
+            orn.CurvatureError,
+            match=r"gradient noise C is singular: the direction .* does not explore it",
+        ):
             orn.ConstantSGD("full").tune(cur, batch_size=10)
 
 
@@ -267,7 +325,9 @@ class TestRefusals:
         X = np.column_stack([X, X[:, 0] - X[:, 1]])
         with pytest.raises(orn.CurvatureError, match="not positive definite") as caught:
             orn.measure(orn.glm(X, y, prior_precision=0.0, noise_scale=1.0))
-        assert all(name in str(caught.value) for name in ("x0", "x1", "x2")) and "intercept" not in str(caught.value)
+        assert all(
+            name in str(caught.value) for name in ("x0", "x1", "x2")
+        ) and "intercept" not in str(caught.value)
 
     def test_a_saddle_is_refused_with_its_direction(self):
         model = orn.Model(
@@ -295,7 +355,9 @@ class TestRefusals:
             orn.measure(orn.glm(np.zeros((20, 1)), np.zeros(20), "poisson", prior_precision=1.0))
 
     def test_a_start_in_a_steep_place_is_no_obstacle(self):
-        model = orn.Model(lambda t, x: t * x - jnp.exp(t), np.array([1.0, 2.0, 3.0]), init=jnp.asarray(30.0))
+        model = orn.Model(
+            lambda t, x: t * x - jnp.exp(t), np.array([1.0, 2.0, 3.0]), init=jnp.asarray(30.0)
+        )
         assert orn.measure(model).mode == pytest.approx([np.log(2.0)], rel=1e-8)
 
     def test_a_perfect_fit_has_no_scale(self):
@@ -370,7 +432,9 @@ class TestDiagonal:
         assert cur.diagonal and cur.noise.shape == (5,)
         assert cur.mode == pytest.approx(full.mode, abs=1e-3)
         assert cur.noise == pytest.approx(np.diagonal(full.noise), rel=1e-3)
-        assert cur.hessian == pytest.approx(cur.noise + np.array([3.0, 3.0, 3.0, 3.0, 0.0]) / 300, rel=1e-12)
+        assert cur.hessian == pytest.approx(
+            cur.noise + np.array([3.0, 3.0, 3.0, 3.0, 0.0]) / 300, rel=1e-12
+        )
         assert cur.posterior_covariance == pytest.approx(1.0 / (300 * cur.hessian), rel=1e-12)
         assert "diagonals" in cur.approximate
         vector = np.arange(5.0)
@@ -378,7 +442,9 @@ class TestDiagonal:
 
     def test_stability_is_decided_by_the_true_largest_eigenvalue(self):
         rng = np.random.default_rng(0)
-        X = rng.normal(size=(400, 1)) + 0.1 * rng.normal(size=(400, 20))  # twenty copies of one feature: λ_max is 20 times A_kk
+        X = rng.normal(size=(400, 1)) + 0.1 * rng.normal(
+            size=(400, 20)
+        )  # twenty copies of one feature: λ_max is 20 times A_kk
         y = X[:, 0] + rng.normal(size=400)
         model = orn.glm(X, y, noise_scale=1.0, intercept=False)
         full, cur = orn.measure(model), orn.measure(model, "diagonal")
@@ -394,7 +460,10 @@ class TestDiagonal:
         rng = np.random.default_rng(0)
         x = rng.normal(size=(30, 2001)).astype(np.float32)
         model = orn.Model(
-            lambda t, e: -0.5 * jnp.sum((e - t) ** 2), x, lambda t: -0.5 * jnp.sum(t**2), init=np.zeros(2001, dtype=np.float32)
+            lambda t, e: -0.5 * jnp.sum((e - t) ** 2),
+            x,
+            lambda t: -0.5 * jnp.sum(t**2),
+            init=np.zeros(2001, dtype=np.float32),
         )
         cur = orn.measure(model)
         assert cur.diagonal
@@ -407,5 +476,7 @@ class TestDiagonal:
 
 
 def test_directions_are_said_by_the_parameters_that_matter():
-    cur = orn.Curvature(mode=np.zeros(3), hessian=np.eye(3), noise=np.eye(3), n_data=5, names=("age", "dose", "sex"))
+    cur = orn.Curvature(
+        mode=np.zeros(3), hessian=np.eye(3), noise=np.eye(3), n_data=5, names=("age", "dose", "sex")
+    )
     assert cur.direction(np.array([0.1, -0.9, 0.0])) == "-0.90 dose, +0.10 age"

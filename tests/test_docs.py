@@ -16,7 +16,9 @@ def blocks(page: Path) -> list[str]:
     return BLOCK.findall(page.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if blocks(page)], ids=lambda page: page.stem
+)
 def test_code_blocks_run(page, capsys):
     namespace: dict[str, object] = {"__name__": "documentation"}
     for number, block in enumerate(blocks(page)):
@@ -34,13 +36,19 @@ def test_every_public_name_is_in_the_reference():
     """By its own entry, or by that of the module it lives in."""
     import ornstein
 
-    entries = set(re.findall(r"^::: ([\w.]+)", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), re.MULTILINE))
+    entries = set(
+        re.findall(
+            r"^::: ([\w.]+)", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), re.MULTILINE
+        )
+    )
     named = {entry.rsplit(".", 1)[1] for entry in entries}
     modules = {entry for entry in entries if entry in ("ornstein.errors",)}
     missing = [
         name
         for name in ornstein.__all__
-        if name != "theory" and name not in named and getattr(ornstein, name).__module__ not in modules
+        if name != "theory"
+        and name not in named
+        and getattr(ornstein, name).__module__ not in modules
     ]
     assert missing == []
 

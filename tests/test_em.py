@@ -40,7 +40,11 @@ def log_evidence(features, target, precision, scale):
     variance = np.diag(np.broadcast_to(1.0 / np.asarray(precision, float), features.shape[1]))
     covariance = scale**2 * np.eye(len(target)) + features @ variance @ features.T
     _, determinant = np.linalg.slogdet(covariance)
-    return -0.5 * (target @ np.linalg.solve(covariance, target) + determinant + len(target) * np.log(2.0 * np.pi))
+    return -0.5 * (
+        target @ np.linalg.solve(covariance, target)
+        + determinant
+        + len(target) * np.log(2.0 * np.pi)
+    )
 
 
 def evidence_of(features, target):
@@ -52,7 +56,12 @@ def evidence_of(features, target):
     def log_evidence_at(precision, scale):
         spread = scale**2 + values**2 / precision
         determinant = np.sum(np.log(spread)) + 2.0 * rest * np.log(scale)
-        return -0.5 * (np.sum(seen / spread) + unseen / scale**2 + determinant + len(target) * np.log(2.0 * np.pi))
+        return -0.5 * (
+            np.sum(seen / spread)
+            + unseen / scale**2
+            + determinant
+            + len(target) * np.log(2.0 * np.pi)
+        )
 
     return log_evidence_at
 
@@ -124,7 +133,9 @@ def test_fisher_identity_gives_the_gradient_of_the_evidence():
         for sign in (1.0, -1.0):
             phi = coordinates.start + sign * step * np.eye(2)[position]
             ends.append(log_evidence(features, target, *np.exp(phi)))
-        assert slopes.mean(axis=(0, 1))[position] == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-6)
+        assert slopes.mean(axis=(0, 1))[position] == pytest.approx(
+            (ends[0] - ends[1]) / (2 * step), rel=1e-6
+        )
     squares = np.mean(np.sum(points**2, axis=1))
     assert complete[0, 0] == pytest.approx(2.0 * squares / 2.0, rel=1e-10)  # λE|θ|²/2
     assert complete[0, 1] == pytest.approx(0.0, abs=1e-9)
@@ -132,7 +143,9 @@ def test_fisher_identity_gives_the_gradient_of_the_evidence():
 
 def test_laplace_evidence_is_exact_for_a_gaussian_posterior():
     features, target = linear_data(80, 4, 0.5, 1)
-    model = orn.glm(features, target, prior_precision=[0.5, 1.0, 2.0, 4.0], noise_scale=0.8, intercept=False)
+    model = orn.glm(
+        features, target, prior_precision=[0.5, 1.0, 2.0, 4.0], noise_scale=0.8, intercept=False
+    )
     exact = log_evidence(features, target, [0.5, 1.0, 2.0, 4.0], 0.8)
     assert laplace_evidence(model, orn.measure(model)) == pytest.approx(exact, abs=1e-7)
 
@@ -140,7 +153,10 @@ def test_laplace_evidence_is_exact_for_a_gaussian_posterior():
 def test_prior_share_and_pull_at_the_mode():
     features, target = linear_data(80, 4, 0.5, 1)
     model = orn.glm(features, target, prior_precision=30.0, noise_scale=1.0, intercept=False)
-    coordinates, curvature = Coordinates.of(model, ("prior_precision", "noise_scale")), orn.measure(model)
+    coordinates, curvature = (
+        Coordinates.of(model, ("prior_precision", "noise_scale")),
+        orn.measure(model),
+    )
     share, pull = prior_pull(model, curvature, coordinates, coordinates.start)
     spread = np.trace(curvature.posterior_covariance)
     assert share[0] == pytest.approx(30.0 * spread / 4)
@@ -157,7 +173,9 @@ def test_the_likelihood_is_asked_only_about_what_it_uses():
     def with_default(theta, x, hyper):  # runs without the hyperparameter, and yet depends on it
         return -0.5 * hyper.get("strength", 1.0) * (x - theta) ** 2
 
-    other = orn.Model(with_default, jnp.arange(5.0), init=jnp.zeros(()), hyperparameters={"strength": 2.0})
+    other = orn.Model(
+        with_default, jnp.arange(5.0), init=jnp.zeros(()), hyperparameters={"strength": 2.0}
+    )
     assert JointGradient(other, Coordinates.of(other, ("strength",))).in_likelihood == ["strength"]
 
 
@@ -165,7 +183,9 @@ def test_newton_step_on_a_quadratic_evidence_and_its_lift():
     complete, lost = np.diag([4.0, 2.0]), np.array([[1.0, 0.5], [0.5, 0.5]])
     gradient = np.array([1.0, -2.0])
     np.testing.assert_allclose(
-        solve_information(complete, lost, 0.02, gradient), np.linalg.solve(complete - lost, gradient), rtol=1e-12
+        solve_information(complete, lost, 0.02, gradient),
+        np.linalg.solve(complete - lost, gradient),
+        rtol=1e-12,
     )
     flat = solve_information(np.array([[4.0]]), np.array([[4.0]]), 0.2, np.array([1.0]))
     assert flat == pytest.approx(1.0 / (0.2 * 4.0))
@@ -183,12 +203,16 @@ def test_rates_fall_only_when_a_coordinate_turns():
     ascent.take(block(-0.5))
     assert ascent.phi == pytest.approx(1.5 - 0.5 / 2**0.7)
     ascent.take(block(-100.0))
-    assert ascent.phi == pytest.approx(1.5 - (0.5 + np.log(10.0)) / 2**0.7)  # no more than a factor of ten per block
+    assert ascent.phi == pytest.approx(
+        1.5 - (0.5 + np.log(10.0)) / 2**0.7
+    )  # no more than a factor of ten per block
 
 
 def test_groups_share_a_coordinate_and_zeros_stay_flat():
     features, target = linear_data(40, 4, 0.5, 1)
-    model = orn.glm(features, target, prior_precision=[1.0, 1.0, 3.0, 0.0], noise_scale=1.0, intercept=False)
+    model = orn.glm(
+        features, target, prior_precision=[1.0, 1.0, 3.0, 0.0], noise_scale=1.0, intercept=False
+    )
     coordinates = Coordinates.of(model, {"prior_precision": ["a", "a", "b", "b"]})
     assert coordinates.names == ("prior_precision[a]", "prior_precision[b]")
     moved = coordinates.model_at(model, np.log([5.0, 7.0]))
@@ -199,7 +223,9 @@ def test_groups_share_a_coordinate_and_zeros_stay_flat():
 
 def test_groups_of_a_softmax_regression_cover_the_classes():
     rng = np.random.default_rng(0)
-    model = orn.glm(rng.normal(size=(60, 3)), rng.integers(0, 4, 60), family="categorical", intercept=False)
+    model = orn.glm(
+        rng.normal(size=(60, 3)), rng.integers(0, 4, 60), family="categorical", intercept=False
+    )
     coordinates = Coordinates.of(model, {"prior_precision": [0, 1, 1]})
     moved = coordinates.model_at(model, np.log([2.0, 9.0])).hyperparameters["prior_precision"]
     np.testing.assert_allclose(moved, np.repeat([[2.0], [9.0], [9.0]], 4, axis=1))
@@ -238,7 +264,9 @@ def within(fit, name, exact, bound=0.05):
     """Within the promised bound, and within what its own Monte-Carlo error allows (4 standard errors; chance 6e-5)."""
     found, error = fit.hyperparameters[name], fit.errors[name]
     assert abs(np.log(found / exact)) < bound, f"{name}: {found} against {exact}"
-    assert abs(found - exact) < 4.0 * error + 2e-3 * exact, f"{name}: {found} ± {error} against {exact}"
+    assert abs(found - exact) < 4.0 * error + 2e-3 * exact, (
+        f"{name}: {found} ± {error} against {exact}"
+    )
 
 
 @pytest.mark.parametrize("start", [1e-3, 1e3])
@@ -246,10 +274,16 @@ def test_correlated_features_from_far_away(correlated, start):
     """The tolerance is 1 % of Monte-Carlo error, so a bias of 4 % would be seen; forgetting tr Σ is a factor of 69 here."""
     features, target = correlated
     exact = best_precision(features, target)
-    fit = orn.em(orn.glm(features, target, prior_precision=start, noise_scale=1.0, intercept=False), draws=50, progress=False)
+    fit = orn.em(
+        orn.glm(features, target, prior_precision=start, noise_scale=1.0, intercept=False),
+        draws=50,
+        progress=False,
+    )
     within(fit, "prior_precision", exact)
     assert fit.errors["prior_precision"] / exact < 0.0101
-    assert fit.evidence == pytest.approx(log_evidence(features, target, fit.hyperparameters["prior_precision"], 1.0), abs=1e-6)
+    assert fit.evidence == pytest.approx(
+        log_evidence(features, target, fit.hyperparameters["prior_precision"], 1.0), abs=1e-6
+    )
 
 
 def test_negative_controls_would_fail(correlated):
@@ -295,7 +329,9 @@ def test_the_stated_error_is_the_error():
     scores = []
     for seed in range(20):
         fit = orn.em(model, draws=2, chains=4, progress=False, seed=seed)
-        scores.append((fit.hyperparameters["prior_precision"] - exact) / fit.errors["prior_precision"])
+        scores.append(
+            (fit.hyperparameters["prior_precision"] - exact) / fit.errors["prior_precision"]
+        )
     assert 0.4 < np.std(scores) < 1.8
     assert abs(np.mean(scores)) < 4.0 * np.std(scores) / np.sqrt(20) + 0.5
 
@@ -305,13 +341,19 @@ def test_relevance_determination_by_groups():
     """Two groups, strong and weak; each precision within its Monte-Carlo error of the exact evidence's maximum."""
     rng = np.random.default_rng(5)
     features = rng.normal(size=(500, 20))
-    target = features @ np.r_[rng.normal(size=10), 0.15 * rng.normal(size=10)] + rng.normal(size=500)
+    target = features @ np.r_[rng.normal(size=10), 0.15 * rng.normal(size=10)] + rng.normal(
+        size=500
+    )
     labels = np.repeat(["strong", "weak"], 10)
 
     def negative(phi):
         return -log_evidence(features, target, np.exp(np.repeat(phi, 10)), 1.0)
 
-    exact = np.exp(scipy.optimize.minimize(negative, [0.0, 0.0], method="Nelder-Mead", options={"xatol": 1e-6}).x)
+    exact = np.exp(
+        scipy.optimize.minimize(
+            negative, [0.0, 0.0], method="Nelder-Mead", options={"xatol": 1e-6}
+        ).x
+    )
     model = orn.glm(features, target, noise_scale=1.0, intercept=False)
     fit = orn.em(model, {"prior_precision": labels}, draws=50, progress=False)
     assert fit.groups["prior_precision"] == ("strong", "weak")
@@ -327,18 +369,32 @@ def test_any_model_and_a_real_hyperparameter():
     rng = np.random.default_rng(2)
     groups, per_group = 30, 20
     centres = -1.5 + rng.normal(size=groups) / np.sqrt(3.0)
-    data = {"group": np.repeat(np.arange(groups), per_group), "value": np.repeat(centres, per_group) + rng.normal(size=600)}
+    data = {
+        "group": np.repeat(np.arange(groups), per_group),
+        "value": np.repeat(centres, per_group) + rng.normal(size=600),
+    }
 
     def log_likelihood(theta, row):
         return -0.5 * (row["value"] - theta[row["group"]]) ** 2
 
     def log_prior(theta, hyper):
-        return jnp.sum(0.5 * jnp.log(hyper["precision"]) - 0.5 * hyper["precision"] * (theta - hyper["mean"]) ** 2)
+        return jnp.sum(
+            0.5 * jnp.log(hyper["precision"])
+            - 0.5 * hyper["precision"] * (theta - hyper["mean"]) ** 2
+        )
 
-    model = orn.Model(log_likelihood, data, log_prior, init=jnp.zeros(groups), hyperparameters={"mean": 4.0, "precision": 0.1})
+    model = orn.Model(
+        log_likelihood,
+        data,
+        log_prior,
+        init=jnp.zeros(groups),
+        hyperparameters={"mean": 4.0, "precision": 0.1},
+    )
     fit = orn.em(model, ("mean", "precision"), real=("mean",), draws=50, progress=False)
     averages = data["value"].reshape(groups, per_group).mean(axis=1)
-    spread = np.mean((averages - averages.mean()) ** 2) - 1.0 / per_group  # maximum likelihood of the two-level model
+    spread = (
+        np.mean((averages - averages.mean()) ** 2) - 1.0 / per_group
+    )  # maximum likelihood of the two-level model
     assert abs(fit.hyperparameters["mean"] - averages.mean()) < 4.0 * fit.errors["mean"] + 1e-3
     within(fit, "precision", 1.0 / spread)
 
@@ -346,7 +402,9 @@ def test_any_model_and_a_real_hyperparameter():
 def test_same_seed_same_answer():
     features, target = linear_data(200, 4, 0.5, 1)
     model = orn.glm(features, target, noise_scale=1.0, intercept=False)
-    first, second = (orn.em(model, draws=20, chains=2, progress=False, tolerance=0.05, seed=3) for _ in range(2))
+    first, second = (
+        orn.em(model, draws=20, chains=2, progress=False, tolerance=0.05, seed=3) for _ in range(2)
+    )
     assert first.hyperparameters == second.hyperparameters
     np.testing.assert_array_equal(first.posterior.draws, second.posterior.draws)
 
@@ -358,7 +416,9 @@ def test_a_precision_that_runs_to_infinity_is_named():
     """The target has nothing to do with the features: the evidence rises for ever with λ (checked on the exact evidence)."""
     rng = np.random.default_rng(8)
     features, target = rng.normal(size=(300, 5)), rng.normal(size=300)
-    far = [log_evidence(features, target, precision, 1.0) for precision in np.geomspace(10.0, 1e7, 20)]
+    far = [
+        log_evidence(features, target, precision, 1.0) for precision in np.geomspace(10.0, 1e7, 20)
+    ]
     assert np.all(np.diff(far) > 0)
     model = orn.glm(features, target, prior_precision=10.0, noise_scale=1.0, intercept=False)
     with pytest.warns(orn.HyperparameterWarning, match="runs to infinity"):
@@ -371,7 +431,10 @@ def test_only_the_useless_columns_run_away():
     rng = np.random.default_rng(2)
     features = rng.normal(size=(300, 6))
     target = features[:, :3] @ [1.0, -1.0, 0.7] + rng.normal(size=300)
-    rising = [log_evidence(features, target, [1.3] * 3 + [tail] * 3, 1.0) for tail in np.geomspace(3.0, 1e6, 20)]
+    rising = [
+        log_evidence(features, target, [1.3] * 3 + [tail] * 3, 1.0)
+        for tail in np.geomspace(3.0, 1e6, 20)
+    ]
     assert np.all(np.diff(rising) > 0)
     model = orn.glm(features, target, noise_scale=1.0, intercept=False)
     with pytest.warns(orn.HyperparameterWarning, match=r"prior_precision\[1\] runs to infinity"):
@@ -395,10 +458,17 @@ def test_a_batch_too_large_is_capped_and_said():
     """At S = N/2 the scalar rate of the paper is beyond 2/λ_max: it would blow up, and is capped with a warning."""
     features, target = linear_data(400, 20, 0.3, 1)
     model = orn.glm(features, target, noise_scale=1.0, intercept=False)
-    for options, words in (({"recipe": "paper"}, "is capped there"), ({"sampler": "diagonal"}, "scaled down to the cap")):
+    for options, words in (
+        ({"recipe": "paper"}, "is capped there"),
+        ({"sampler": "diagonal"}, "scaled down to the cap"),
+    ):
         with pytest.warns(orn.ApproximationWarning, match=words):
-            fit = orn.em(model, batch_size=200, draws=20, progress=False, tolerance=0.2, chains=2, **options)
-        assert np.all(np.isfinite(fit.trajectory["prior_precision"])) and np.all(np.isfinite(fit.posterior.draws))
+            fit = orn.em(
+                model, batch_size=200, draws=20, progress=False, tolerance=0.2, chains=2, **options
+            )
+        assert np.all(np.isfinite(fit.trajectory["prior_precision"])) and np.all(
+            np.isfinite(fit.posterior.draws)
+        )
         assert "blow up" in str(fit)
 
 
@@ -408,13 +478,18 @@ def test_without_the_cap_it_would_blow_up(monkeypatch):
     model = orn.glm(features, target, noise_scale=1.0, intercept=False)
     monkeypatch.setattr(tuning, "CAP", 100.0)
     with pytest.raises(orn.DivergenceError, match="left the finite numbers"):
-        orn.em(model, recipe="paper", batch_size=200, draws=20, progress=False, tolerance=0.2, chains=2)
+        orn.em(
+            model, recipe="paper", batch_size=200, draws=20, progress=False, tolerance=0.2, chains=2
+        )
 
 
 def test_the_paper_recipe_is_capped_where_it_ends_too():
     """λ goes on after the last stage: at ten times the curvature its rate has no stationary law, and is capped anew."""
     features, target = linear_data(400, 20, 0.3, 1)
-    model, final = (orn.glm(features, target, noise_scale=1.0, intercept=False, prior_precision=value) for value in (1.0, 1e5))
+    model, final = (
+        orn.glm(features, target, noise_scale=1.0, intercept=False, prior_precision=value)
+        for value in (1.0, 1e5)
+    )
     rule = tuning.PaperTuning(FullBatch(model), 200, "replacement", 2)
     before = rule.stage(model, None, np.random.SeedSequence(0)).dynamics
     assert "Choose batch_size ≤" in rule.notes["cap"]
@@ -460,7 +535,9 @@ def test_the_paper_recipe_overshoots_where_columns_are_dead():
     target = live @ (0.3 * rng.normal(size=10)) + rng.normal(size=2000)
     features = np.hstack([live, np.zeros((2000, 10))])
     exact = best_precision(features, target)
-    assert exact == pytest.approx(best_precision(live, target), rel=1e-4)  # dead columns do not move the evidence
+    assert exact == pytest.approx(
+        best_precision(live, target), rel=1e-4
+    )  # dead columns do not move the evidence
     model = orn.glm(features, target, noise_scale=1.0, intercept=False)
     fit = orn.em(model, recipe="paper", draws=20, chains=2, tolerance=0.05, progress=False)
     # In whitened live columns the recipe's variances are nearly the posterior's; twice as many parameters are counted.
@@ -476,7 +553,9 @@ def test_the_diagonal_recipe_does_not_overshoot_where_columns_are_dead():
     rng = np.random.default_rng(3)
     live = rng.normal(size=(2000, 10))
     target = live @ (0.3 * rng.normal(size=10)) + rng.normal(size=2000)
-    model = orn.glm(np.hstack([live, np.zeros((2000, 10))]), target, noise_scale=1.0, intercept=False)
+    model = orn.glm(
+        np.hstack([live, np.zeros((2000, 10))]), target, noise_scale=1.0, intercept=False
+    )
     fit = orn.em(model, sampler="diagonal", draws=20, progress=False)
     assert abs(np.log(fit.hyperparameters["prior_precision"] / best_precision(live, target))) < 0.1
 
@@ -506,7 +585,11 @@ def test_warm_measurements_agree_with_measure_and_are_few(monkeypatch):
     labels = np.argmax(features @ rng.normal(size=(4, 3)) + rng.gumbel(size=(3000, 3)), axis=1)
     model = orn.glm(features, labels, family="categorical", intercept=False)
     measured = []
-    monkeypatch.setattr(warm_measure, "measure", lambda *args, **options: measured.append(1) or orn.measure(*args, **options))
+    monkeypatch.setattr(
+        warm_measure,
+        "measure",
+        lambda *args, **options: measured.append(1) or orn.measure(*args, **options),
+    )
     warm = WarmMeasure(FullBatch(model))
     counts = []
     for precision in (1.0, 1.05, 30.0):
@@ -534,7 +617,11 @@ def test_em_finds_the_same_where_hessians_are_dear(monkeypatch):
     exact = fixed_point(features, target, lambda hessian, _: np.trace(np.linalg.inv(hessian)))
     monkeypatch.setattr(tuning, "DEAR", 0)
     monkeypatch.setattr(tuning, "PLENTY", 100)
-    fit = orn.em(orn.glm(features, target, prior_precision=0.1, noise_scale=1.0, intercept=False), draws=50, progress=False)
+    fit = orn.em(
+        orn.glm(features, target, prior_precision=0.1, noise_scale=1.0, intercept=False),
+        draws=50,
+        progress=False,
+    )
     within(fit, "prior_precision", exact)
 
 
@@ -565,7 +652,10 @@ def test_validation_baselines_and_plot(tmp_path):
     assert grid.losses.shape == (5,) and grid.best in grid.values
     assert fit.validation["map"] < grid.best_loss + 0.02
     # Mean field under-states variances, never over-states them: its λ is at or above the evidence's, within Monte-Carlo error.
-    ratio = fit.baselines["bbvi"].hyperparameters["prior_precision"] / fit.hyperparameters["prior_precision"]
+    ratio = (
+        fit.baselines["bbvi"].hyperparameters["prior_precision"]
+        / fit.hyperparameters["prior_precision"]
+    )
     assert 0.9 < ratio < 1.6
     path = tmp_path / "fit.png"
     fit.plot(path)
@@ -578,8 +668,13 @@ def test_validation_baselines_and_plot(tmp_path):
 
 
 def test_drift_is_the_change_per_block_at_the_end():
-    path = np.concatenate([np.full(12, 5.0), 5.0 * 0.9 ** np.arange(1, 5)])  # 15 blocks: the last quarter are 3
-    fit = SimpleNamespace(hyperparameters={"prior_precision": 1.0}, trajectory=pandas.DataFrame({"prior_precision": path}))
+    path = np.concatenate(
+        [np.full(12, 5.0), 5.0 * 0.9 ** np.arange(1, 5)]
+    )  # 15 blocks: the last quarter are 3
+    fit = SimpleNamespace(
+        hyperparameters={"prior_precision": 1.0},
+        trajectory=pandas.DataFrame({"prior_precision": path}),
+    )
     assert drift(fit) == pytest.approx(-0.1)
 
 

@@ -56,12 +56,24 @@ CASES = {
     "full": {"hyperparameters": ("prior_precision", "noise_scale")},
     "diagonal": {"sampler": "diagonal", "batch_size": 8},
     "paper": {"recipe": "paper", "batch_size": 8, "max_blocks": 30, "tolerance": 0.5},
-    "paper, slices": {"recipe": "paper", "batch_size": 1, "scheme": "slices", "max_blocks": 30, "tolerance": 0.5},
-    "groups": {"hyperparameters": {"prior_precision": ["a", "a", "b", "b"]}, "sampler": orn.SGLD(exact=True)},
+    "paper, slices": {
+        "recipe": "paper",
+        "batch_size": 1,
+        "scheme": "slices",
+        "max_blocks": 30,
+        "tolerance": 0.5,
+    },
+    "groups": {
+        "hyperparameters": {"prior_precision": ["a", "a", "b", "b"]},
+        "sampler": orn.SGLD(exact=True),
+    },
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] if name != "full" else []) for name in CASES])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name != "full" else []) for name in CASES],
+)
 def test_stopped_and_resumed_is_the_run_that_was_never_stopped(name, model, tmp_path, monkeypatch):
     options = {**OPTIONS, **CASES[name]}
     validation = data(50)
@@ -74,7 +86,9 @@ def test_stopped_and_resumed_is_the_run_that_was_never_stopped(name, model, tmp_
                 stopped_after(patched, blocks)
                 with pytest.raises(KeyboardInterrupt):
                     if blocks == 1:
-                        orn.em(model, validation=validation, checkpoint=tmp_path, every=0, **options)
+                        orn.em(
+                            model, validation=validation, checkpoint=tmp_path, every=0, **options
+                        )
                     else:
                         orn.resume(tmp_path, model, validation=validation, every=0, progress=False)
         same(whole, orn.resume(tmp_path, model, validation=validation, progress=False))
@@ -103,7 +117,12 @@ def test_another_model_folder_or_sampler_is_refused(model, tmp_path):
     with pytest.raises(orn.FileError, match="holds a checkpoint already"):
         orn.em(model, checkpoint=tmp_path / "run", **OPTIONS)
     with pytest.raises(orn.InputError, match="cannot hold the sampler"):
-        orn.em(model, sampler=orn.SGLD(schedule=lambda steps: 1e-3 / (1.0 + steps)), checkpoint=tmp_path / "other", **OPTIONS)
+        orn.em(
+            model,
+            sampler=orn.SGLD(schedule=lambda steps: 1e-3 / (1.0 + steps)),
+            checkpoint=tmp_path / "other",
+            **OPTIONS,
+        )
 
 
 CHILD = """
@@ -135,10 +154,17 @@ else:
 def test_killed_twice_inside_a_write(model, tmp_path):
     folder = tmp_path / "run"
     script = textwrap.dedent(CHILD).format(tests=str(ROOT / "tests"))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]),
+    }
     for at in (4, 6):
         process = subprocess.run(
-            [sys.executable, "-c", script, str(folder), str(at)], env=environment, capture_output=True, timeout=300, check=False
+            [sys.executable, "-c", script, str(folder), str(at)],
+            env=environment,
+            capture_output=True,
+            timeout=300,
+            check=False,
         )
         assert process.returncode == -signal.SIGKILL, process.stderr.decode()
     same(orn.em(model, **OPTIONS), orn.resume(folder, model, progress=False))

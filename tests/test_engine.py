@@ -32,15 +32,29 @@ ROUNDING = 1e-13  # of float64, over 30 steps of sums of at most 9000 terms: √
 def model_of(family, columns):
     rng = np.random.default_rng(columns)
     X = rng.normal(size=(ROWS, columns))
-    y = {"gaussian": X[:, 0] + rng.normal(size=ROWS), "bernoulli": X[:, 0] > 0, "poisson": rng.poisson(np.exp(X[:, 0] / 3))}
-    return orn.glm(X, y[family], family, weights=rng.uniform(0.5, 1.5, ROWS), offset=rng.normal(size=ROWS) / 10)
+    y = {
+        "gaussian": X[:, 0] + rng.normal(size=ROWS),
+        "bernoulli": X[:, 0] > 0,
+        "poisson": rng.poisson(np.exp(X[:, 0] / 3)),
+    }
+    return orn.glm(
+        X, y[family], family, weights=rng.uniform(0.5, 1.5, ROWS), offset=rng.normal(size=ROWS) / 10
+    )
 
 
 def run_of(model, batch_size, step=1e-2, chains=1, window=1):
     with width("float64"):
         problem = model.problem("float64", np.zeros(model.dim))
     dynamics = orn.Dynamics(np.asarray(step), batch_size, window=window)
-    return Run(model.loss, problem, dynamics, model.n_data, np.zeros((chains, model.dim)), seed=3, dtype="float64")
+    return Run(
+        model.loss,
+        problem,
+        dynamics,
+        model.n_data,
+        np.zeros((chains, model.dim)),
+        seed=3,
+        dtype="float64",
+    )
 
 
 def positions(run, keeps=3):
@@ -51,14 +65,24 @@ def positions(run, keeps=3):
 
 def index_source(model, batch_size):
     """The minibatches of the chain of `run_of` as indices."""
-    return IndexSource("replacement", model.n_data, batch_size, run_of(model, batch_size).chains[0].source.generator)
+    return IndexSource(
+        "replacement",
+        model.n_data,
+        batch_size,
+        run_of(model, batch_size).chains[0].source.generator,
+    )
 
 
 def by_hand(model, batch_size, steps=30):
     """The same steps in NumPy, from the model's gradient of one minibatch; of a block what is left of ten steps is not used."""
     source = index_source(model, batch_size)
     length = run_of(model, batch_size).block_steps
-    batches = np.concatenate([source.draw(length)[: length - length % 10] for _ in range(-(-steps // (length - length % 10)))])
+    batches = np.concatenate(
+        [
+            source.draw(length)[: length - length % 10]
+            for _ in range(-(-steps // (length - length % 10)))
+        ]
+    )
     return steps_by_hand(model, batches[:steps])
 
 
@@ -101,15 +125,27 @@ def test_rows_drawn_inside_are_those_drawn_outside_and_all_positions_are_summed(
     model = model_of("gaussian", 5)
     inside, outside = (run_of(model, batch_size, window=stride + 1) for _ in range(2))
     assert inside.program.drawn.steps == max(1, 1024 // batch_size)
-    outside.program, outside.chains[0].source = replace(outside.program, drawn=None), index_source(model, batch_size)
+    outside.program, outside.chains[0].source = (
+        replace(outside.program, drawn=None),
+        index_source(model, batch_size),
+    )
     kept = {}
     for name, run, every in [("inside", inside, stride), ("outside", outside, 1)]:
         kept[name] = []
-        run.advance(800 // stride * stride // every, every, lambda chain, values, name=name: kept[name].append(values))
-    found, truth = (np.concatenate([part.positions for part in kept[name]]) for name in ("inside", "outside"))
+        run.advance(
+            800 // stride * stride // every,
+            every,
+            lambda chain, values, name=name: kept[name].append(values),
+        )
+    found, truth = (
+        np.concatenate([part.positions for part in kept[name]]) for name in ("inside", "outside")
+    )
     assert np.abs(found - truth[stride - 1 :: stride]).max() < ROUNDING * np.abs(truth).max()
     sums = truth.reshape(-1, stride, model.dim).sum(axis=1)
-    assert np.abs(np.concatenate([part.sums for part in kept["inside"]]) - sums).max() < ROUNDING * np.abs(sums).max()
+    assert (
+        np.abs(np.concatenate([part.sums for part in kept["inside"]]) - sums).max()
+        < ROUNDING * np.abs(sums).max()
+    )
 
 
 def test_a_larger_step_is_left_to_several_cores_unless_each_has_a_chain(monkeypatch):

@@ -21,7 +21,11 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 import ornstein as orn
 
 SMALL = {"draws": 50, "chains": 2}
-ESTIMATORS = (orn.BayesianRegressor(**SMALL), orn.BayesianClassifier(**SMALL), orn.BayesianPoissonRegressor(**SMALL))
+ESTIMATORS = (
+    orn.BayesianRegressor(**SMALL),
+    orn.BayesianClassifier(**SMALL),
+    orn.BayesianPoissonRegressor(**SMALL),
+)
 # Checks that do not sample; all others are slow.
 QUICK = (
     "check_no_attributes_set_in_init",
@@ -44,7 +48,9 @@ def checks(quick: bool) -> list:
         for number, (checked, check) in enumerate(estimator_checks_generator(estimator, mark=None)):
             name = check.func.__name__
             if (name in QUICK) == quick:
-                cases.append(pytest.param(checked, check, id=f"{type(estimator).__name__}-{number}-{name}"))
+                cases.append(
+                    pytest.param(checked, check, id=f"{type(estimator).__name__}-{number}-{name}")
+                )
     return cases
 
 
@@ -73,7 +79,11 @@ def data(rows: int = 1000, columns: int = 3, seed: int = 0) -> tuple[np.ndarray,
 def regression():
     X, signal = data()
     y = 3.0 + signal + np.random.default_rng(1).normal(size=len(X))
-    return X, y, orn.BayesianRegressor(2.0, noise_scale=1.0, scale_prior=False, draws=1000).fit(X, y)
+    return (
+        X,
+        y,
+        orn.BayesianRegressor(2.0, noise_scale=1.0, scale_prior=False, draws=1000).fit(X, y),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +140,9 @@ def test_the_noise_is_found_where_it_is_not_given():
     assert abs(fitted.noise_scale_ / 50.0 - 1.0) < 5 * 0.022
     residual = (y - fitted.predict(X)) / fitted.predict(X, return_std=True)[1]
     assert abs(residual.std() - 1.0) < 0.02  # it is fitted to these rows
-    assert fitted.score(X, y) == pytest.approx(1.0 - np.var(y - fitted.predict(X)) / np.var(y), abs=1e-6)
+    assert fitted.score(X, y) == pytest.approx(
+        1.0 - np.var(y - fitted.predict(X)) / np.var(y), abs=1e-6
+    )
 
 
 def test_probabilities_agree_with_importance_weighted_laplace(classification):
@@ -148,7 +160,9 @@ def test_probabilities_agree_with_importance_weighted_laplace(classification):
     logits = flat @ extended.T
     success = (y == "yes").astype(float)
     log_joint = (
-        logits @ success - np.sum(np.logaddexp(0.0, logits), axis=1) - 0.5 * flat[:, :3] ** 2 @ np.broadcast_to(precision, 3)
+        logits @ success
+        - np.sum(np.logaddexp(0.0, logits), axis=1)
+        - 0.5 * flat[:, :3] ** 2 @ np.broadcast_to(precision, 3)
     )
     log_weight = log_joint - scipy.stats.multivariate_normal(law.mean, law.covariance).logpdf(flat)
     weight = scipy.special.softmax(log_weight)
@@ -161,7 +175,13 @@ def test_probabilities_agree_with_importance_weighted_laplace(classification):
     assert np.all(np.abs(found[:, 1] - exact) < 0.16 * spread)
     np.testing.assert_allclose(sd[:, 1], spread, rtol=0.12)
     # Negative control: the probability at the mode alone lies further off.
-    assert np.max(np.abs(scipy.special.expit(np.column_stack([new, np.ones(3)]) @ law.mean) - exact) / spread) > 0.16
+    assert (
+        np.max(
+            np.abs(scipy.special.expit(np.column_stack([new, np.ones(3)]) @ law.mean) - exact)
+            / spread
+        )
+        > 0.16
+    )
 
 
 def test_probabilities_are_calibrated_on_new_rows(classification):
@@ -173,7 +193,8 @@ def test_probabilities_are_calibrated_on_new_rows(classification):
     def p_value(promised: np.ndarray) -> float:
         groups = np.array_split(np.argsort(promised), 10)
         gaps = [
-            (happened[group].sum() - promised[group].sum()) ** 2 / np.sum(promised[group] * (1 - promised[group]))
+            (happened[group].sum() - promised[group].sum()) ** 2
+            / np.sum(promised[group] * (1 - promised[group]))
             for group in groups
         ]
         return float(scipy.stats.chi2.sf(np.sum(gaps), 10))
@@ -186,10 +207,19 @@ def test_probabilities_are_calibrated_on_new_rows(classification):
     bound = 3.0 * np.sqrt(
         np.mean(
             (truth * (1 - truth)) ** 2
-            * np.sum((np.column_stack([X, np.ones(len(X))]) @ np.linalg.cholesky(fitted.posterior_.covariance)) ** 2, axis=1)
+            * np.sum(
+                (
+                    np.column_stack([X, np.ones(len(X))])
+                    @ np.linalg.cholesky(fitted.posterior_.covariance)
+                )
+                ** 2,
+                axis=1,
+            )
         )
     )
-    assert np.sqrt(np.mean((found[:, 1] - truth) ** 2)) < bound  # no further from the truth than the posterior is wide
+    assert (
+        np.sqrt(np.mean((found[:, 1] - truth) ** 2)) < bound
+    )  # no further from the truth than the posterior is wide
     assert list(fitted.classes_) == ["no", "yes"]
     np.testing.assert_array_equal(fitted.predict(X) == "yes", found[:, 1] > 0.5)
 
@@ -198,7 +228,9 @@ def test_probabilities_are_calibrated_on_new_rows(classification):
 def test_several_classes():
     rng = np.random.default_rng(2)
     X, signal = data(1500)
-    y = np.array(["a", "b", "c"])[(rng.gumbel(size=(len(X), 3)) + np.outer(signal, [0.0, 1.0, -1.0])).argmax(axis=1)]
+    y = np.array(["a", "b", "c"])[
+        (rng.gumbel(size=(len(X), 3)) + np.outer(signal, [0.0, 1.0, -1.0])).argmax(axis=1)
+    ]
     fitted = orn.BayesianClassifier(draws=250).fit(X, y)
     assert fitted.coef_.shape == (3, 3)
     slopes = fitted.coef_[1] - fitted.coef_[0]
@@ -241,7 +273,9 @@ def test_in_a_pipeline_and_a_search():
     X, signal = data(400)
     y = signal + np.random.default_rng(1).normal(size=400)
     pipeline = make_pipeline(StandardScaler(), orn.BayesianRegressor(**SMALL))
-    search = GridSearchCV(pipeline, {"bayesianregressor__prior_precision": [1.0, 1e5]}, cv=2, error_score="raise").fit(X, y)
+    search = GridSearchCV(
+        pipeline, {"bayesianregressor__prior_precision": [1.0, 1e5]}, cv=2, error_score="raise"
+    ).fit(X, y)
     assert search.best_params_ == {"bayesianregressor__prior_precision": 1.0}
     mean, sd = search.best_estimator_.predict(X, return_std=True)
     assert mean.shape == sd.shape == (400,)
@@ -259,7 +293,8 @@ def test_clone_and_pickle(classification):
     np.testing.assert_array_equal(again.predict_proba(X), fitted.predict_proba(X))
     assert again.verdict_.level == fitted.verdict_.level
     np.testing.assert_array_equal(
-        again.sample_posterior(10, random_state=3)["coef"], fitted.sample_posterior(10, random_state=3)["coef"]
+        again.sample_posterior(10, random_state=3)["coef"],
+        fitted.sample_posterior(10, random_state=3)["coef"],
     )
 
 
@@ -288,7 +323,9 @@ def test_what_cannot_be_fitted_is_refused(act, sentence):
 
 def test_weights_of_zero_everywhere_are_refused():
     X, signal = data(50)
-    with pytest.raises(ValueError, match=r"left out|non-zero"):  # newer versions of scikit-learn say it first
+    with pytest.raises(
+        ValueError, match=r"left out|non-zero"
+    ):  # newer versions of scikit-learn say it first
         orn.BayesianRegressor().fit(X, signal, sample_weight=np.zeros(50))
 
 

@@ -17,10 +17,19 @@ EXAMPLES = {
     "sklearn_pipeline": (("R² on new rows", "90 % intervals hold", "verdict:"), ("sklearn",)),
     "numpyro_regression": (("against NUTS", "verdict:"), ("numpyro",)),
     "flax_last_layer": (
-        ("MAP network:", "Bayesian last layer:", "the same by NUTS:", "average less mode:", "verdict:"),
+        (
+            "MAP network:",
+            "Bayesian last layer:",
+            "the same by NUTS:",
+            "average less mode:",
+            "verdict:",
+        ),
         ("flax", "numpyro", "optax", "sklearn"),
     ),
-    "flax_small_network": (("MAP network:", "constant SGD:", "SGFS:", "verdict:"), ("flax", "optax", "sklearn")),
+    "flax_small_network": (
+        ("MAP network:", "constant SGD:", "SGFS:", "verdict:"),
+        ("flax", "optax", "sklearn"),
+    ),
     "equinox_low_rank": (
         ("trained network:", "MAP last layer:", "low-rank Gaussian:", "verdict:"),
         ("equinox", "optax", "sklearn"),
@@ -32,9 +41,15 @@ DATA = FOLDER.parents[1] / "shared" / "data"
 
 
 def output(name: str, *arguments: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")]),
+    }
     done = subprocess.run(
-        [sys.executable, str(FOLDER / f"{name}.py"), *arguments], capture_output=True, text=True, env=environment
+        [sys.executable, str(FOLDER / f"{name}.py"), *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -53,10 +68,15 @@ def test_example(name):
     said = output(name)
     assert all(phrase in said for phrase in phrases), said
     # Networks are held against the one at the mode, by log loss and calibration error.
-    scores = re.findall(r"accuracy ([\d.]+)(?: ± [\d.]+)? +NLL ([\d.]+)(?: ± [\d.]+)? +ECE ([\d.]+)", said)
+    scores = re.findall(
+        r"accuracy ([\d.]+)(?: ± [\d.]+)? +NLL ([\d.]+)(?: ± [\d.]+)? +ECE ([\d.]+)", said
+    )
     if "accuracy" in said:
         assert len(scores) >= 2
-        assert all(float(accuracy) > 0.8 and float(loss) < 1.0 and float(error) < 0.3 for accuracy, loss, error in scores), said
+        assert all(
+            float(accuracy) > 0.8 and float(loss) < 1.0 and float(error) < 0.3
+            for accuracy, loss, error in scores
+        ), said
 
 
 @pytest.mark.nightly
@@ -66,4 +86,8 @@ def test_hyperparameters_at_full_size(tmp_path, monkeypatch):
     monkeypatch.setenv("ORNSTEIN_DATA", str(DATA))
     monkeypatch.chdir(tmp_path)
     said = output("hyperparameters", "mnist")
-    assert "60,000 rows" in said and "best of the grid" in said and (tmp_path / "mnist-em.png").exists()
+    assert (
+        "60,000 rows" in said
+        and "best of the grid" in said
+        and (tmp_path / "mnist-em.png").exists()
+    )

@@ -32,7 +32,9 @@ def target(family, y):
 
 def build(family, **settings):
     X, y = regression_data(N, D, seed=3)
-    return orn.glm(X, target(family, y), "categorical" if family == "five classes" else family, **settings)
+    return orn.glm(
+        X, target(family, y), "categorical" if family == "five classes" else family, **settings
+    )
 
 
 RAMP, WAVE = np.linspace(0.2, 2.0, N), np.cos(np.arange(N))
@@ -51,7 +53,10 @@ MODELS = {
     ),
     "five classes": ("five classes", {}),
     "five classes, no intercept, weights": ("five classes", {"intercept": False, "weights": RAMP}),
-    "five classes, flat, offset": ("five classes", {"prior_precision": 0.0, "offset": np.outer(WAVE, np.arange(5.0))}),
+    "five classes, flat, offset": (
+        "five classes",
+        {"prior_precision": 0.0, "offset": np.outer(WAVE, np.arange(5.0))},
+    ),
 }
 
 
@@ -69,19 +74,29 @@ def test_closed_forms_equal_autodiff(name):
     assert value == pytest.approx(auto_value, rel=1e-12)
     assert relative(slope, auto_slope) < 1e-12
     assert relative(closed.hessian(theta), auto.hessian(theta)) < 1e-12
-    for ours, theirs in zip(closed.gradient_moments(theta), auto.gradient_moments(theta), strict=True):
+    for ours, theirs in zip(
+        closed.gradient_moments(theta), auto.gradient_moments(theta), strict=True
+    ):
         assert relative(ours, theirs) < 1e-12
-    for ours, theirs in zip(closed.diagonal_moments(theta), auto.diagonal_moments(theta), strict=True):
+    for ours, theirs in zip(
+        closed.diagonal_moments(theta), auto.diagonal_moments(theta), strict=True
+    ):
         assert relative(ours, theirs) < 1e-12
-    assert relative(closed.hessian_product(theta, vector), auto.hessian_product(theta, vector)) < 1e-12
+    assert (
+        relative(closed.hessian_product(theta, vector), auto.hessian_product(theta, vector)) < 1e-12
+    )
     assert relative(closed.hessian_product(theta, vector), closed.hessian(theta) @ vector) < 1e-12
-    assert relative(closed.squared_hessian(theta)(spread), auto.squared_hessian(theta)(spread)) < 1e-12
+    assert (
+        relative(closed.squared_hessian(theta)(spread), auto.squared_hessian(theta)(spread)) < 1e-12
+    )
 
 
 def log_likelihoods(model, theta):
     with double():
         problem = model.problem("float64")
-        return np.asarray(jax.jit(model.loss.log_likelihoods)(problem, jnp.asarray(theta), problem.data))
+        return np.asarray(
+            jax.jit(model.loss.log_likelihoods)(problem, jnp.asarray(theta), problem.data)
+        )
 
 
 class TestLikelihoods:
@@ -96,17 +111,23 @@ class TestLikelihoods:
     def test_gaussian_with_known_scale(self):
         X, y, mean = self.rows("gaussian")
         wanted = scipy.stats.norm(mean, 0.7).logpdf(y)
-        assert log_likelihoods(orn.glm(X, y, noise_scale=0.7), self.theta) == pytest.approx(wanted, rel=1e-12)
+        assert log_likelihoods(orn.glm(X, y, noise_scale=0.7), self.theta) == pytest.approx(
+            wanted, rel=1e-12
+        )
 
     def test_gaussian_with_inferred_scale(self):
         X, y, mean = self.rows("gaussian")
         wanted = scipy.stats.norm(mean, np.exp(-0.4)).logpdf(y)
-        assert log_likelihoods(orn.glm(X, y), np.append(self.theta, -0.4)) == pytest.approx(wanted, rel=1e-12)
+        assert log_likelihoods(orn.glm(X, y), np.append(self.theta, -0.4)) == pytest.approx(
+            wanted, rel=1e-12
+        )
 
     def test_bernoulli(self):
         X, y, logit = self.rows("bernoulli")
         wanted = scipy.stats.bernoulli(scipy.special.expit(logit)).logpmf(y)
-        assert log_likelihoods(orn.glm(X, y, "bernoulli"), self.theta) == pytest.approx(wanted, rel=1e-12)
+        assert log_likelihoods(orn.glm(X, y, "bernoulli"), self.theta) == pytest.approx(
+            wanted, rel=1e-12
+        )
 
     def test_poisson_with_weights_and_offset(self):
         X, y, log_rate = self.rows("poisson")
@@ -120,8 +141,12 @@ class TestLikelihoods:
         rng = np.random.default_rng(0)
         coef, intercept = rng.normal(size=(D, 3)), np.array([0.0, 0.4, -0.3])
         wanted = scipy.special.log_softmax(X @ coef + intercept, axis=1)[np.arange(N), y]
-        model = orn.glm(X, y, "categorical")  # the flat intercept takes the first class as reference
-        found = log_likelihoods(model, model.layout.flatten({"coef": coef, "intercept": intercept[1:]}))
+        model = orn.glm(
+            X, y, "categorical"
+        )  # the flat intercept takes the first class as reference
+        found = log_likelihoods(
+            model, model.layout.flatten({"coef": coef, "intercept": intercept[1:]})
+        )
         assert found == pytest.approx(wanted, rel=1e-12)
 
     def test_extreme_predictors_stay_finite(self):
@@ -143,25 +168,34 @@ class TestWeightsAndPriors:
     def test_an_offset_shifts_the_target(self):
         X, y = regression_data(N, D)
         shift = np.cos(np.arange(N))
-        one, other = orn.glm(X, y, offset=shift, noise_scale=1.0), orn.glm(X, y - shift, noise_scale=1.0)
+        one, other = (
+            orn.glm(X, y, offset=shift, noise_scale=1.0),
+            orn.glm(X, y - shift, noise_scale=1.0),
+        )
         assert orn.measure(one).mode == pytest.approx(orn.measure(other).mode, rel=1e-8)
 
     def test_precisions_per_column_are_the_priors_hessian(self):
         model = build("gaussian", prior_precision=[1.0, 0.0, 5.0], intercept_precision=2.0)
-        assert model.prior_hessian(model.init) == pytest.approx(np.diag([1.0, 0.0, 5.0, 2.0, 0.0]))  # log σ is flat
+        assert model.prior_hessian(model.init) == pytest.approx(
+            np.diag([1.0, 0.0, 5.0, 2.0, 0.0])
+        )  # log σ is flat
 
     def test_precisions_per_column_and_class(self):
         precision = np.arange(1.0, 10.0).reshape(3, 3)
         model = build("categorical", prior_precision=precision, intercept=False)
         assert model.prior_hessian(model.init) == pytest.approx(np.diag(precision.reshape(-1)))
         by_column = build("categorical", prior_precision=[1.0, 2.0, 3.0], intercept=False)
-        assert by_column.prior_hessian(by_column.init) == pytest.approx(np.diag(np.repeat([1.0, 2.0, 3.0], 3)))
+        assert by_column.prior_hessian(by_column.init) == pytest.approx(
+            np.diag(np.repeat([1.0, 2.0, 3.0], 3))
+        )
 
     def test_the_prior_is_a_normalised_density(self):
         model = build("gaussian", prior_precision=4.0, intercept=False, noise_scale=1.0)
         theta = np.array([0.1, 0.2, -0.3])
         value, _ = model.scaled_prior(theta)
-        assert value == pytest.approx(-np.sum(scipy.stats.norm(0.0, 0.5).logpdf(theta)) / N, rel=1e-12)
+        assert value == pytest.approx(
+            -np.sum(scipy.stats.norm(0.0, 0.5).logpdf(theta)) / N, rel=1e-12
+        )
 
 
 class TestCoding:
@@ -212,10 +246,26 @@ class TestInput:
         assert one.dim == other.dim
         found, wanted = orn.measure(one), orn.measure(other)
         assert found.mode == pytest.approx(wanted.mode, rel=1e-6)
-        assert relative(found.hessian, wanted.hessian) < 1e-6 and relative(found.noise, wanted.noise) < 1e-6
+        assert (
+            relative(found.hessian, wanted.hessian) < 1e-6
+            and relative(found.noise, wanted.noise) < 1e-6
+        )
 
     @pytest.mark.parametrize(
-        "kind", ["jax", "list", "pandas", "polars", "memmap", "float32", "fortran", "csr", "csc", "coo", "array"]
+        "kind",
+        [
+            "jax",
+            "list",
+            "pandas",
+            "polars",
+            "memmap",
+            "float32",
+            "fortran",
+            "csr",
+            "csc",
+            "coo",
+            "array",
+        ],
     )
     def test_every_container(self, kind, tmp_path):
         X, y = regression_data(N, D)
@@ -238,7 +288,9 @@ class TestInput:
         }[kind]()
         self.same(orn.glm(table, y), orn.glm(X, y))
 
-    @pytest.mark.parametrize("wrap", [pandas.Series, polars.Series, jnp.asarray, list, lambda y: np.asarray(y)[:, None]])
+    @pytest.mark.parametrize(
+        "wrap", [pandas.Series, polars.Series, jnp.asarray, list, lambda y: np.asarray(y)[:, None]]
+    )
     def test_every_container_for_the_target(self, wrap):
         X, y = regression_data(N, D)
         self.same(orn.glm(X, wrap(y)), orn.glm(X, y))
@@ -261,7 +313,10 @@ class TestInput:
         theta = 0.2 * np.random.default_rng(0).normal(size=pair[0].dim)
         rows = jnp.asarray([1, 5, 5, 30], dtype=jnp.int32)
         with double():
-            slopes = [jax.jit(m.loss.gradient)(m.problem("float64"), jnp.asarray(theta), rows) for m in pair]
+            slopes = [
+                jax.jit(m.loss.gradient)(m.problem("float64"), jnp.asarray(theta), rows)
+                for m in pair
+            ]
         assert relative(*slopes) < 1e-13
 
     @pytest.mark.parametrize("family", ["gaussian", "bernoulli", "categorical", "poisson"])
@@ -272,22 +327,36 @@ class TestInput:
         table = sparse_table(X)
         offset = np.linspace(-0.5, 0.5, N)
         sparse, dense = (
-            orn.glm(kind, target(family, y), family, offset=None if family == "categorical" else offset)
+            orn.glm(
+                kind, target(family, y), family, offset=None if family == "categorical" else offset
+            )
             for kind in (table, table.toarray())
         )
         theta, vector = 0.2 * np.random.default_rng(0).normal(size=(2, sparse.dim))
         wanted, found = dense.closed_form(), sparse.closed_form()
-        monkeypatch.setattr(type(found), "_filled_up_rows", forbidden_for_sparse(type(found)._filled_up_rows))
+        monkeypatch.setattr(
+            type(found), "_filled_up_rows", forbidden_for_sparse(type(found)._filled_up_rows)
+        )
         assert found.value(theta) == pytest.approx(wanted.value(theta), rel=1e-13)
-        assert relative(found.value_and_gradient(theta)[1], wanted.value_and_gradient(theta)[1]) < 1e-13
-        for one, other in zip(found.diagonal_moments(theta), wanted.diagonal_moments(theta), strict=True):
+        assert (
+            relative(found.value_and_gradient(theta)[1], wanted.value_and_gradient(theta)[1])
+            < 1e-13
+        )
+        for one, other in zip(
+            found.diagonal_moments(theta), wanted.diagonal_moments(theta), strict=True
+        ):
             assert relative(one, other) < 1e-12
-        assert relative(found.hessian_product(theta, vector), wanted.hessian_product(theta, vector)) < 1e-13
+        assert (
+            relative(found.hessian_product(theta, vector), wanted.hessian_product(theta, vector))
+            < 1e-13
+        )
         assert relative(found.linear_part(theta), wanted.linear_part(theta)) < 1e-13
 
     def test_empty_sparse_rows_and_stored_zeros(self):
         table = scipy.sparse.csr_matrix(([1.0, 0.0, 2.0], ([0, 1, 2], [0, 1, 1])), shape=(4, 2))
-        self.same(orn.glm(table, [1.0, 2.0, 0.0, 4.0]), orn.glm(table.toarray(), [1.0, 2.0, 0.0, 4.0]))
+        self.same(
+            orn.glm(table, [1.0, 2.0, 0.0, 4.0]), orn.glm(table.toarray(), [1.0, 2.0, 0.0, 4.0])
+        )
 
     def test_integers_and_booleans(self):
         X, y = regression_data(N, D)
@@ -322,10 +391,14 @@ class TestPredict:
         coef, intercept = params["coef"], params["intercept"]
         if family == "categorical":
             padded = np.concatenate([np.zeros((10, 1)), intercept], axis=1)
-            wanted = scipy.special.softmax(np.einsum("ni,rik->rnk", X[:4], coef) + padded[:, None], axis=-1)
+            wanted = scipy.special.softmax(
+                np.einsum("ni,rik->rnk", X[:4], coef) + padded[:, None], axis=-1
+            )
         else:
             linear = np.einsum("ni,ri->rn", X[:4], coef) + intercept[:, None]
-            link = {"gaussian": lambda u: u, "bernoulli": scipy.special.expit, "poisson": np.exp}[family]
+            link = {"gaussian": lambda u: u, "bernoulli": scipy.special.expit, "poisson": np.exp}[
+                family
+            ]
             wanted = link(linear)
         assert found.draws == pytest.approx(wanted, rel=1e-4, abs=1e-6)
         assert found.mean == pytest.approx(wanted.mean(axis=0), rel=1e-4)

@@ -33,13 +33,19 @@ def model_of(form, extras=False, sparse=False):
     if extras:
         classes = 3 if settings["family"] == "categorical" else 1
         offset = 0.3 * rng.normal(size=(ROWS, classes))
-        settings |= {"weights": rng.random(ROWS) + 0.5, "offset": offset if classes > 1 else offset[:, 0]}
+        settings |= {
+            "weights": rng.random(ROWS) + 0.5,
+            "offset": offset if classes > 1 else offset[:, 0],
+        }
     return orn.glm(scipy.sparse.csr_array(X) if sparse else X, y, **settings)
 
 
 def change_and_difference(model, problem, displacement, batch):
     def both(problem, displacement):
-        moved, still = (model.loss.gradient(problem, place, batch) for place in (displacement, 0.0 * displacement))
+        moved, still = (
+            model.loss.gradient(problem, place, batch)
+            for place in (displacement, 0.0 * displacement)
+        )
         return model.loss.gradient_change(problem, displacement, batch), moved - still
 
     with width("float64"):
@@ -59,7 +65,9 @@ def test_it_is_the_difference_of_two_gradients(form, extras, sparse):
     rng = np.random.default_rng(0)
     for centre in (0.4 * rng.normal(size=model.dim), np.zeros(model.dim)):
         displacement, batch = 0.3 * rng.normal(size=model.dim), np.array([3, 17, 3, 39])
-        change, difference = change_and_difference(model, problem_at(model, centre), displacement, batch)
+        change, difference = change_and_difference(
+            model, problem_at(model, centre), displacement, batch
+        )
         assert np.allclose(change, difference, rtol=ROUNDING, atol=ROUNDING)
         assert np.max(np.abs(change)) > 1e-2
 
@@ -74,8 +82,12 @@ def test_it_vanishes_at_the_centre():
 def test_a_centre_that_is_not_in_the_offset_is_seen():
     """The negative control: what `Likelihood.change` relies on does not hold."""
     model = model_of("bernoulli")
-    problem = problem_at(model, np.zeros(model.dim))._replace(likelihood_centre=np.full(model.dim, 0.2))
-    change, difference = change_and_difference(model, problem, np.full(model.dim, 0.1), np.arange(9))
+    problem = problem_at(model, np.zeros(model.dim))._replace(
+        likelihood_centre=np.full(model.dim, 0.2)
+    )
+    change, difference = change_and_difference(
+        model, problem, np.full(model.dim, 0.1), np.arange(9)
+    )
     assert not np.allclose(change, difference, rtol=1e-3, atol=1e-3)
 
 
@@ -85,5 +97,7 @@ def test_any_other_likelihood_takes_two_gradients():
 
     model = orn.Model(log_likelihood, np.arange(5.0), init=np.array([1.0, 0.1]))
     problem = problem_at(model, np.array([0.9, 0.2]))
-    change, difference = change_and_difference(model, problem, np.array([0.1, -0.3]), np.array([0, 4]))
+    change, difference = change_and_difference(
+        model, problem, np.array([0.1, -0.3]), np.array([0, 4])
+    )
     assert np.allclose(change, difference, rtol=ROUNDING, atol=ROUNDING) and np.all(change != 0)

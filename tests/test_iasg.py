@@ -8,7 +8,15 @@ from functools import lru_cache
 import numpy as np
 import pytest
 from helpers import companion, hessian_and_noise, joint_covariance, matrix_of, relative
-from sampler_checks import assert_law, detectable, heteroscedastic_data, logistic, quadratic, run, scores
+from sampler_checks import (
+    assert_law,
+    detectable,
+    heteroscedastic_data,
+    logistic,
+    quadratic,
+    run,
+    scores,
+)
 
 import ornstein as orn
 from ornstein import theory
@@ -44,7 +52,9 @@ def test_the_papers_synthetic_set_at_batch_size_one():
     5000 windows of 10 parameters know the mean ratio to 0.7 %. Algorithm 1 as it is printed, without any rescaling.
     """
     model, curvature = paper_set()
-    posterior = run(model, curvature, orn.IASG(10_000, 0.005, "scalar", rescale=False), 1, draws=2500, chains=2)
+    posterior = run(
+        model, curvature, orn.IASG(10_000, 0.005, "scalar", rescale=False), 1, draws=2500, chains=2
+    )
     assert 4.9e7 < posterior.settings["steps"] < 5.5e7
     assert abs(mean_ratio(posterior.covariance, curvature) - 1.0) < 0.03
     assert_law(posterior)
@@ -80,7 +90,9 @@ def test_the_window_covariance_is_that_of_the_theory_page(damping):
     joint = joint_covariance(curvature.hessian, curvature.noise / 50, step, damping)
     matrix, identity = companion(curvature.hessian, step, damping), np.eye(8)
     resolvent = np.linalg.inv(identity - matrix)
-    weights = (200 * identity - matrix @ (identity - np.linalg.matrix_power(matrix, 200)) @ resolvent) @ resolvent
+    weights = (
+        200 * identity - matrix @ (identity - np.linalg.matrix_power(matrix, 200)) @ resolvent
+    ) @ resolvent
     wanted = (weights @ joint + joint @ weights.T - 200 * joint) / 200**2
     assert relative(dynamics.predict(curvature).covariance, wanted[:4, :4]) < 1e-9
 
@@ -91,7 +103,9 @@ def test_the_window_covariance_is_that_of_the_theory_page(damping):
 def test_the_prediction_is_the_target_exactly(target, preconditioner, damping):
     """C ≠ A, finite windows and noise that answers to θ are all made up for by the linear map."""
     for curvature in (written_down(), quadratic()[1]):
-        dynamics = orn.IASG(preconditioner=preconditioner, target=target, damping=damping).tune(curvature, 20)
+        dynamics = orn.IASG(preconditioner=preconditioner, target=target, damping=damping).tune(
+            curvature, 20
+        )
         sandwich = theory.sandwich_covariance(curvature.hessian, curvature.noise, curvature.n_data)
         wanted = curvature.posterior_covariance if target == "posterior" else sandwich
         assert relative(dynamics.predict(curvature).covariance, wanted) < 1e-9
@@ -112,7 +126,9 @@ def test_the_transport_map_is_symmetric_and_carries_one_covariance_to_the_other(
     found = theory.transport_map(source, target)
     assert relative(found @ source @ found, target) < 1e-12
     assert np.allclose(found, found.T) and np.linalg.eigvalsh(found)[0] > 0
-    assert np.allclose(theory.transport_map(np.diag([4.0, 9.0]), np.diag([1.0, 1.0])), np.diag([0.5, 1 / 3]))
+    assert np.allclose(
+        theory.transport_map(np.diag([4.0, 9.0]), np.diag([1.0, 1.0])), np.diag([0.5, 1 / 3])
+    )
     singular = np.diag([1.0, 0.0])
     assert np.allclose(theory.transport_map(singular, 4.0 * singular), 2.0 * singular)
 
@@ -122,7 +138,10 @@ def test_the_map_does_not_depend_on_units():
     curvature = written_down()
     units = np.array([1e-4, 1.0, 30.0, 1e5])
     scaled = orn.Curvature(
-        np.zeros(4), curvature.hessian / np.outer(units, units), curvature.noise / np.outer(units, units), curvature.n_data
+        np.zeros(4),
+        curvature.hessian / np.outer(units, units),
+        curvature.noise / np.outer(units, units),
+        curvature.n_data,
     )
     one = orn.IASG(preconditioner="full").tune(curvature, 20)
     other = orn.IASG(preconditioner="full").tune(scaled, 20)
@@ -160,7 +179,11 @@ def test_a_pass_that_is_too_short_is_lengthened_or_warned_of():
     curvature = written_down(n_data=400)
     dynamics = orn.IASG().tune(curvature, 20)
     prediction = dynamics.predict(curvature)
-    assert dynamics.window > 20 and dynamics.window / prediction.relaxation_time >= 30.0 and prediction.kl_qp < 1e-9
+    assert (
+        dynamics.window > 20
+        and dynamics.window / prediction.relaxation_time >= 30.0
+        and prediction.kl_qp < 1e-9
+    )
     assert any("N/S = 20 steps" in note for note in dynamics.notes)
     with pytest.warns(orn.WindowWarning, match="with rescale=True"):
         orn.IASG(rescale=False).tune(curvature, 20)
@@ -181,7 +204,9 @@ def test_an_unstable_step_is_said_not_raised():
 
 
 def test_diagonal_curvature_is_enough():
-    curvature = orn.Curvature(np.zeros(3), np.array([1.0, 50.0, 2500.0]), np.array([2.0, 50.0, 1000.0]), 10_000)
+    curvature = orn.Curvature(
+        np.zeros(3), np.array([1.0, 50.0, 2500.0]), np.array([2.0, 50.0, 1000.0]), 10_000
+    )
     dynamics = orn.IASG().tune(curvature, 10)
     assert dynamics.preconditioner.shape == (3,) and dynamics.output_map.shape == (3,)
     assert dynamics.predict(curvature).kl_qp < 1e-12
@@ -210,7 +235,10 @@ def test_the_posterior_is_reached_where_noise_is_not_curvature():
     ratios = np.linalg.eigvals(np.linalg.solve(curvature.hessian, curvature.noise)).real
     assert ratios.max() / ratios.min() > 2.0
     posterior = run(model, curvature, orn.IASG(), 20, draws=500)
-    assert posterior.kl_to(curvature.laplace)[0] < 0.05 and posterior.kl_to(curvature.laplace)[1] < 0.05
+    assert (
+        posterior.kl_to(curvature.laplace)[0] < 0.05
+        and posterior.kl_to(curvature.laplace)[1] < 0.05
+    )
     assert_law(posterior)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", orn.WindowWarning)
@@ -230,7 +258,9 @@ def test_the_sandwich_is_reached_within_five_per_cent():
 
 
 @pytest.mark.parametrize(
-    "options", [{"damping": 0.3}, {"gap": 37}, {"window": 450, "step_size": 0.1, "preconditioner": "full"}], ids=str
+    "options",
+    [{"damping": 0.3}, {"gap": 37}, {"window": 450, "step_size": 0.1, "preconditioner": "full"}],
+    ids=str,
 )
 def test_momentum_gaps_and_other_windows(options):
     model, curvature = quadratic()
@@ -273,13 +303,19 @@ def simulated_windows(epochs, n_data=2000, batch=10, rate=0.15, windows=40, chai
         total = np.zeros_like(state)
         order = rng.permuted(np.tile(np.arange(n_data), (chains, 1)), axis=1)
         for number in range(steps):
-            rows = order[:, number * batch : (number + 1) * batch] if epochs else rng.integers(0, n_data, (chains, batch))
+            rows = (
+                order[:, number * batch : (number + 1) * batch]
+                if epochs
+                else rng.integers(0, n_data, (chains, batch))
+            )
             chosen = features[rows]
             residual = np.einsum("csd,cd->cs", chosen, state + mode) - target[rows]
             state = state - np.einsum("csd,cs->cd", chosen, residual) / batch @ step
             total += state
         found.append(total / steps)
-    curvature = orn.measure(orn.glm(features, target, noise_scale=1.0, prior_precision=0.0, intercept=False))
+    curvature = orn.measure(
+        orn.glm(features, target, noise_scale=1.0, prior_precision=0.0, intercept=False)
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", orn.WindowWarning)
         prediction = orn.IASG(steps, step, rescale=False).tune(curvature, batch).predict(curvature)
@@ -302,7 +338,9 @@ def test_windows_of_reshuffled_epochs_are_noticed_and_far_too_narrow():
     """Negative control: within an epoch the noise cancels, and the variance falls to about a tenth."""
     windows, prediction = simulated_windows(epochs=True)
     assert np.min(np.abs(np.diagonal(window_scores(windows, prediction)))) > 20.0
-    ratio = np.diagonal(np.einsum("cwi,cwj->ij", windows, windows) / windows[..., 0].size) / np.diagonal(prediction.covariance)
+    ratio = np.diagonal(
+        np.einsum("cwi,cwj->ij", windows, windows) / windows[..., 0].size
+    ) / np.diagonal(prediction.covariance)
     assert np.all(ratio < 0.25)
     for name in ("epochs", "reshuffled", "shuffle"):
         with pytest.raises(orn.InputError, match="reshuffled epoch"):
@@ -313,7 +351,9 @@ def test_doubled_noise_and_a_missing_map_are_noticed():
     model, curvature = quadratic()
     posterior = run(model, curvature, orn.IASG(), 20)
     dynamics = posterior.dynamics
-    halved = orn.Dynamics(dynamics.preconditioner, 10, window=dynamics.window, output_map=dynamics.output_map)
+    halved = orn.Dynamics(
+        dynamics.preconditioner, 10, window=dynamics.window, output_map=dynamics.output_map
+    )
     unmapped = orn.Dynamics(dynamics.preconditioner, 20, window=dynamics.window)
     for wrong in (halved, unmapped):
         worst, bound = scores(posterior, wrong.predict(curvature).covariance)
@@ -348,6 +388,8 @@ def test_bad_settings_are_refused(options):
 def test_a_budget_that_windows_exceed_is_refused_with_what_would_do():
     model, curvature = quadratic()
     with pytest.raises(orn.InputError, match=r"at most .* over all chains"):
-        orn.sample(model, orn.IASG(), batch_size=20, curvature=curvature, max_steps=10_000, progress=False)
+        orn.sample(
+            model, orn.IASG(), batch_size=20, curvature=curvature, max_steps=10_000, progress=False
+        )
     with pytest.raises(orn.InputError, match="window and gap decide"):
         orn.sample(model, orn.IASG(), batch_size=20, curvature=curvature, thin=5, progress=False)

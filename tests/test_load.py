@@ -22,9 +22,21 @@ SAMPLERS = ("full", "diagonal", "scalar")
 def fit(number):
     """One of several small fits, told apart by their number; what is compared are all its draws."""
     family = FAMILIES[number % 2]
-    X, y = regression_data(80, 2, seed=number) if family == "gaussian" else logistic_data(80, 2, seed=number)
+    X, y = (
+        regression_data(80, 2, seed=number)
+        if family == "gaussian"
+        else logistic_data(80, 2, seed=number)
+    )
     sampler = orn.ConstantSGD(SAMPLERS[number % 3])
-    options = {"draws": 10, "chains": 2, "thin": 5, "warmup": 20, "batch_size": 8, "seed": number, "progress": False}
+    options = {
+        "draws": 10,
+        "chains": 2,
+        "thin": 5,
+        "warmup": 20,
+        "batch_size": 8,
+        "seed": number,
+        "progress": False,
+    }
     return orn.sample(orn.glm(X, y, family=family), sampler, **options).draws
 
 
@@ -45,7 +57,9 @@ def test_threads_of_different_precision_do_not_disturb_each_other():
 
     def mixed(number):
         dtype = ("float32", "float64")[number % 2]
-        return orn.sample(orn.glm(X, y), draws=10, thin=5, warmup=20, batch_size=8, dtype=dtype, progress=False).draws
+        return orn.sample(
+            orn.glm(X, y), draws=10, thin=5, warmup=20, batch_size=8, dtype=dtype, progress=False
+        ).draws
 
     alone = [mixed(number) for number in range(2)]
     with ThreadPoolExecutor(8) as pool:
@@ -73,7 +87,18 @@ class Heap(ctypes.Structure):
 
     _fields_ = [
         (name, ctypes.c_size_t)
-        for name in ("arena", "free", "small", "maps", "mapped", "most", "kept", "blocks", "unused", "top")
+        for name in (
+            "arena",
+            "free",
+            "small",
+            "maps",
+            "mapped",
+            "most",
+            "kept",
+            "blocks",
+            "unused",
+            "top",
+        )
     ]
 
 
@@ -114,7 +139,9 @@ def grown_after(fits, warm, make, size):
         if warm - 10 <= number < warm or number >= fits - 10:
             gc.collect()
             readings[number] = size()
-    before, after = (min(readings[number] for number in range(end - 10, end)) for end in (warm, fits))
+    before, after = (
+        min(readings[number] for number in range(end - 10, end)) for end in (warm, fits)
+    )
     return after - before
 
 

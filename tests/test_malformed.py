@@ -142,18 +142,26 @@ DESIGN = {
     "polars with null": lambda: fit(X=pl.DataFrame({"a": [1.0, None] * 30})),
     "polars with text": lambda: fit(X=pl.DataFrame({"a": ["u", "v"] * 30})),
     "one row": lambda: fit(X=X[:1], y=GAUSSIAN[:1], options={"batch_size": 1}),
-    "one row, known noise": lambda: fit(X=X[:1], y=GAUSSIAN[:1], noise_scale=1.0, options={"batch_size": 1}),
+    "one row, known noise": lambda: fit(
+        X=X[:1], y=GAUSSIAN[:1], noise_scale=1.0, options={"batch_size": 1}
+    ),
     "two rows": lambda: fit(X=X[:2], y=GAUSSIAN[:2], noise_scale=1.0, options={"batch_size": 1}),
-    "two rows, automatic": lambda: fit(X=X[:2], y=GAUSSIAN[:2], noise_scale=1.0, options={"batch_size": "auto"}),
+    "two rows, automatic": lambda: fit(
+        X=X[:2], y=GAUSSIAN[:2], noise_scale=1.0, options={"batch_size": "auto"}
+    ),
     "wider than long": lambda: fit(X=RNG.normal(size=(N, 62)), noise_scale=1.0),
-    "wider than long, flat": lambda: fit(X=RNG.normal(size=(N, 62)), noise_scale=1.0, prior_precision=0.0),
+    "wider than long, flat": lambda: fit(
+        X=RNG.normal(size=(N, 62)), noise_scale=1.0, prior_precision=0.0
+    ),
     "constant column": lambda: fit(X=joined(np.ones(N))),
     "constant column, flat": lambda: fit(X=joined(np.ones(N)), prior_precision=0.0),
     "zero column": lambda: fit(X=joined(np.zeros(N))),
     "zero column, flat": lambda: fit(X=joined(np.zeros(N)), prior_precision=0.0),
     "doubled column": lambda: fit(X=joined(X[:, 0])),
     "doubled column, flat": lambda: fit(X=joined(X[:, 0]), prior_precision=0.0),
-    "almost doubled column, flat": lambda: fit(X=joined(X[:, 0] + 1e-9 * X[:, 1]), prior_precision=0.0),
+    "almost doubled column, flat": lambda: fit(
+        X=joined(X[:, 0] + 1e-9 * X[:, 1]), prior_precision=0.0
+    ),
     "all zero": lambda: fit(X=np.zeros((N, 2)), noise_scale=1.0),
     "all equal rows": lambda: fit(X=np.ones((N, 2)), y=np.ones(N), noise_scale=1.0),
     "huge": lambda: fit(X=1e20 * X),
@@ -176,7 +184,9 @@ RESPONSE = {
     "gaussian: text": lambda: fit(y=["a"] * N),
     "gaussian: a name": lambda: fit(y="price"),
     "gaussian: None among objects": lambda: fit(y=changed(GAUSSIAN, 3, None, object)),
-    "gaussian: decimals": lambda: fit(y=[decimal.Decimal(str(round(value, 3))) for value in GAUSSIAN]),
+    "gaussian: decimals": lambda: fit(
+        y=[decimal.Decimal(str(round(value, 3))) for value in GAUSSIAN]
+    ),
     "gaussian: dates": lambda: fit(y=[datetime.date(2020, 1, 1)] * N),
     "gaussian: complex": lambda: fit(y=GAUSSIAN + 1j),
     "gaussian: two columns": lambda: fit(y=X),
@@ -213,8 +223,12 @@ RESPONSE = {
     "bernoulli: one exception": lambda: bernoulli(y=changed(np.zeros(N), 0, 1)),
     "bernoulli: separable": lambda: bernoulli(y=X[:, 0] > 0),
     "bernoulli: separable, flat": lambda: bernoulli(y=X[:, 0] > 0, prior_precision=0.0),
-    "bernoulli: dates": lambda: bernoulli(y=np.where(BINARY, np.datetime64("2020-01-01"), np.datetime64("2021-01-01"))),
-    "bernoulli: categories": lambda: bernoulli(y=pd.Series(pd.Categorical(np.where(BINARY, "u", "v")))),
+    "bernoulli: dates": lambda: bernoulli(
+        y=np.where(BINARY, np.datetime64("2020-01-01"), np.datetime64("2021-01-01"))
+    ),
+    "bernoulli: categories": lambda: bernoulli(
+        y=pd.Series(pd.Categorical(np.where(BINARY, "u", "v")))
+    ),
     "bernoulli: lists": lambda: bernoulli(y=[[0], [1]] * 30),
     "bernoulli: objects without order": lambda: bernoulli(y=[object(), object()] * 30),
     "bernoulli: huge features": lambda: bernoulli(X=1e20 * X),
@@ -319,7 +333,10 @@ SAMPLING = {
         f"sampler={value!r}": (lambda value=value: fit(sampler=value))
         for value in ["sgd", 3, orn.ConstantSGD, np.eye(3), SGLD, b"", (), orn.measure]
     },
-    **{f"model={value!r}": (lambda value=value: orn.sample(value, **SHORT)) for value in ["gaussian", None, 3, orn.Model]},
+    **{
+        f"model={value!r}": (lambda value=value: orn.sample(value, **SHORT))
+        for value in ["gaussian", None, 3, orn.Model]
+    },
     "whole batch without replacement": lambda: run(batch_size=N, scheme="without-replacement"),
     "whole batch as slices": lambda: run(batch_size=N, scheme="slices"),
     "whole batch with replacement": lambda: run(batch_size=N),
@@ -338,7 +355,12 @@ def at_edge(factor):
     """A scalar step size at `factor` times its stability bound."""
     model = orn.glm(X, GAUSSIAN, noise_scale=1.0)
     curvature = orn.measure(model)
-    bound = orn.ConstantSGD("scalar", step_size=0.01).tune(curvature, batch_size=6).predict(curvature).step_bound
+    bound = (
+        orn.ConstantSGD("scalar", step_size=0.01)
+        .tune(curvature, batch_size=6)
+        .predict(curvature)
+        .step_bound
+    )
     sampler = orn.ConstantSGD("scalar", step_size=factor * bound)
     return orn.sample(model, sampler, curvature=curvature, **SHORT)
 
@@ -349,25 +371,52 @@ STEPS = {
         for factor in (0.5, 0.99, 0.999999, 1.0, 1.000001, 1.5, 100.0)
     },
     **{
-        f"{make.__name__}(step_size={step!r})": with_sampler(lambda make=make, step=step: make(step_size=step))
+        f"{make.__name__}(step_size={step!r})": with_sampler(
+            lambda make=make, step=step: make(step_size=step)
+        )
         for make in (orn.ConstantSGD, SGLD, SGFS, SGHMC, SGNHT, IASG)
-        for step in (0.0, -1.0, np.nan, np.inf, "fast", None, 1e-300, 1e300, [1.0, 2.0], np.eye(2), True, 1j)
+        for step in (
+            0.0,
+            -1.0,
+            np.nan,
+            np.inf,
+            "fast",
+            None,
+            1e-300,
+            1e300,
+            [1.0, 2.0],
+            np.eye(2),
+            True,
+            1j,
+        )
     },
     **{
-        f"{make.__name__}(damping={value!r})": with_sampler(lambda make=make, value=value: make(damping=value))
+        f"{make.__name__}(damping={value!r})": with_sampler(
+            lambda make=make, value=value: make(damping=value)
+        )
         for make in (orn.ConstantSGD, SGLD, SGHMC, SGNHT, IASG)
         for value in (0.0, -0.5, 1.5, np.nan, np.inf, "some", None, 1e-12, 1.0)
     },
     **{
-        f"ConstantSGD({argument}={value!r})": with_sampler(lambda a=argument, v=value: orn.ConstantSGD(**{a: v}))
+        f"ConstantSGD({argument}={value!r})": with_sampler(
+            lambda a=argument, v=value: orn.ConstantSGD(**{a: v})
+        )
         for argument in ("preconditioner", "tuning", "objective", "target")
         for value in ("best", None, 3, ["full"])
     },
     "preconditioner not positive": with_sampler(lambda: orn.ConstantSGD(step_size=-np.eye(3))),
-    "preconditioner not symmetric": with_sampler(lambda: orn.ConstantSGD(step_size=np.triu(np.ones((3, 3))))),
-    "preconditioner of wrong size": with_sampler(lambda: orn.ConstantSGD(step_size=0.01 * np.eye(5))),
-    "preconditioner with NaN": with_sampler(lambda: orn.ConstantSGD(step_size=np.full((3, 3), np.nan))),
-    "diagonal of wrong size": with_sampler(lambda: orn.ConstantSGD("diagonal", step_size=np.full(5, 0.01))),
+    "preconditioner not symmetric": with_sampler(
+        lambda: orn.ConstantSGD(step_size=np.triu(np.ones((3, 3))))
+    ),
+    "preconditioner of wrong size": with_sampler(
+        lambda: orn.ConstantSGD(step_size=0.01 * np.eye(5))
+    ),
+    "preconditioner with NaN": with_sampler(
+        lambda: orn.ConstantSGD(step_size=np.full((3, 3), np.nan))
+    ),
+    "diagonal of wrong size": with_sampler(
+        lambda: orn.ConstantSGD("diagonal", step_size=np.full(5, 0.01))
+    ),
     "control variates": with_sampler(lambda: orn.ConstantSGD(control_variates=True)),
     "schedule of words": with_sampler(lambda: SGLD(schedule="slow")),
     "schedule negative": with_sampler(lambda: SGLD(schedule=lambda steps: -steps)),
@@ -390,13 +439,28 @@ STEPS = {
     "dynamics of wrong size": with_sampler(lambda: orn.Dynamics(0.01 * np.eye(9), 5)),
     "dynamics with batch 0": with_sampler(lambda: orn.Dynamics(np.asarray(0.01), 0)),
     "dynamics with batch beyond N": with_sampler(lambda: orn.Dynamics(np.asarray(0.01), 10**6)),
-    "dynamics with wrong noise": with_sampler(lambda: orn.Dynamics(np.asarray(0.01), 5, injected=-np.eye(3))),
+    "dynamics with wrong noise": with_sampler(
+        lambda: orn.Dynamics(np.asarray(0.01), 5, injected=-np.eye(3))
+    ),
     "dynamics with window 0": with_sampler(lambda: orn.Dynamics(np.asarray(0.01), 5, window=0)),
 }
 
 
-def own(log_likelihood, data=GAUSSIAN, log_prior=lambda theta: -0.5 * jnp.sum(theta**2), init=0.0, options=None, **rest):
-    model = orn.Model(log_likelihood, data, log_prior, init=init if init is None else jax.tree.map(jnp.asarray, init), **rest)
+def own(
+    log_likelihood,
+    data=GAUSSIAN,
+    log_prior=lambda theta: -0.5 * jnp.sum(theta**2),
+    init=0.0,
+    options=None,
+    **rest,
+):
+    model = orn.Model(
+        log_likelihood,
+        data,
+        log_prior,
+        init=init if init is None else jax.tree.map(jnp.asarray, init),
+        **rest,
+    )
     return orn.sample(model, **{**SHORT, **(options or {})})
 
 
@@ -456,40 +520,60 @@ MODELS = {
     "likelihood infinite": lambda: own(lambda theta, x: normal(theta, x) + jnp.inf),
     "likelihood minus infinite": lambda: own(lambda theta, x: normal(theta, x) - jnp.inf),
     "likelihood NaN at the start": lambda: own(lambda theta, x: normal(theta, x) + jnp.log(theta)),
-    "likelihood NaN for some rows": lambda: own(lambda theta, x: normal(theta, x) + 0.0 * jnp.log(x)),
-    "likelihood NaN beyond a bound": lambda: own(lambda theta, x: normal(theta, x) + 0.0 * jnp.log(0.1 - theta)),
+    "likelihood NaN for some rows": lambda: own(
+        lambda theta, x: normal(theta, x) + 0.0 * jnp.log(x)
+    ),
+    "likelihood NaN beyond a bound": lambda: own(
+        lambda theta, x: normal(theta, x) + 0.0 * jnp.log(0.1 - theta)
+    ),
     "likelihood NaN around the mode": lambda: own(
         lambda theta, x: normal(theta, x) + 0.0 * jnp.sqrt(jnp.abs(theta - 0.02) - 0.01)
     ),
-    "gradient NaN at zero": lambda: own(lambda theta, x: -jnp.sqrt(jnp.abs(theta)) + normal(theta, x)),
+    "gradient NaN at zero": lambda: own(
+        lambda theta, x: -jnp.sqrt(jnp.abs(theta)) + normal(theta, x)
+    ),
     "likelihood constant": lambda: own(lambda theta, x: 0.0 * theta),
     "likelihood constant, flat": lambda: own(lambda theta, x: 0.0 * theta, log_prior=None),
     "likelihood linear, flat": lambda: own(lambda theta, x: theta, log_prior=None),
     "likelihood upside down": lambda: own(lambda theta, x: -normal(theta, x)),
     "likelihood a saddle": lambda: own(
-        lambda theta, x: -0.5 * (x - theta[0]) ** 2 + 0.5 * theta[1] ** 2, init=np.zeros(2), log_prior=None
+        lambda theta, x: -0.5 * (x - theta[0]) ** 2 + 0.5 * theta[1] ** 2,
+        init=np.zeros(2),
+        log_prior=None,
     ),
     "likelihood with two modes": lambda: own(lambda theta, x: -((theta**2 - 1.0) ** 2) + 0.01 * x),
     "likelihood a step": lambda: own(lambda theta, x: jnp.where(x > theta, 0.0, -1.0)),
     "likelihood with a kink": lambda: own(lambda theta, x: -jnp.abs(x - theta)),
-    "likelihood quartic": lambda: own(lambda theta, x: -((x - x - theta) ** 4), log_prior=None, init=1.0),
+    "likelihood quartic": lambda: own(
+        lambda theta, x: -((x - x - theta) ** 4), log_prior=None, init=1.0
+    ),
     "likelihood huge": lambda: own(lambda theta, x: 1e30 * normal(theta, x)),
     "likelihood tiny": lambda: own(lambda theta, x: 1e-30 * normal(theta, x), log_prior=None),
     "likelihood overflows": lambda: own(lambda theta, x: -jnp.exp(jnp.exp(50.0 + theta))),
-    "likelihood unidentified": lambda: own(lambda theta, x: normal(theta[0] + theta[1], x), init=np.zeros(2), log_prior=None),
+    "likelihood unidentified": lambda: own(
+        lambda theta, x: normal(theta[0] + theta[1], x), init=np.zeros(2), log_prior=None
+    ),
     "likelihood ignores the data": lambda: own(lambda theta, x: -0.5 * theta**2),
-    "likelihood ignores one parameter": lambda: own(lambda theta, x: normal(theta[0], x), init=np.zeros(2), log_prior=None),
+    "likelihood ignores one parameter": lambda: own(
+        lambda theta, x: normal(theta[0], x), init=np.zeros(2), log_prior=None
+    ),
     "likelihood of the wrong shape": lambda: own(lambda theta, x: x["value"] @ theta),
-    "likelihood with a wrong key": lambda: own(lambda theta, x: x["value"] * theta, data={"y": GAUSSIAN}),
+    "likelihood with a wrong key": lambda: own(
+        lambda theta, x: x["value"] * theta, data={"y": GAUSSIAN}
+    ),
     "likelihood with a host call": lambda: own(
-        lambda theta, x: jax.pure_callback(lambda t: np.float32(t), jax.ShapeDtypeStruct((), jnp.float32), theta)
+        lambda theta, x: jax.pure_callback(
+            lambda t: np.float32(t), jax.ShapeDtypeStruct((), jnp.float32), theta
+        )
     ),
     "likelihood prints": lambda: own(lambda theta, x: normal(theta, x) + 0.0 * len(str(x))),
     "prior of a vector": lambda: own(normal, log_prior=lambda theta: jnp.stack([theta, theta])),
     "prior raises": lambda: own(normal, log_prior=lambda theta: 1 // 0),
     "prior NaN": lambda: own(normal, log_prior=lambda theta: theta * jnp.nan),
     "prior minus infinite": lambda: own(normal, log_prior=lambda theta: -jnp.inf),
-    "prior with a wall": lambda: own(normal, log_prior=lambda theta: jnp.where(theta > -0.05, 0.0, -jnp.inf)),
+    "prior with a wall": lambda: own(
+        normal, log_prior=lambda theta: jnp.where(theta > -0.05, 0.0, -jnp.inf)
+    ),
     "prior explodes": lambda: own(normal, log_prior=lambda theta: 1e6 * theta**2),
     "prior of two arguments": lambda: own(normal, log_prior=lambda theta, hyper: 0.0 * theta),
     "prior of three arguments": lambda: own(normal, log_prior=lambda a, b, c: 0.0),
@@ -507,7 +591,9 @@ MODELS = {
     "data none": lambda: own(normal, data=None),
     "data empty": lambda: own(normal, data=np.zeros(0)),
     "data scalar": lambda: own(normal, data=1.0),
-    "data of different lengths": lambda: own(lambda theta, x: normal(theta, x["a"]), data={"a": np.ones(3), "b": np.ones(4)}),
+    "data of different lengths": lambda: own(
+        lambda theta, x: normal(theta, x["a"]), data={"a": np.ones(3), "b": np.ones(4)}
+    ),
     "data of text": lambda: own(normal, data=np.array(["a", "b"])),
     "data of objects": lambda: own(normal, data=np.array([1.0, None], dtype=object)),
     "data of dates": lambda: own(normal, data=np.array(["2020-01-01"], dtype="datetime64[D]")),
@@ -519,16 +605,22 @@ MODELS = {
     "data of bytes": lambda: own(normal, data=b"abc"),
     "data of big endian": lambda: own(normal, data=GAUSSIAN.astype(">f8")),
     "hyperparameters of text": lambda: own(normal, hyperparameters={"a": "b"}),
-    "hyperparameters NaN": lambda: own(lambda theta, x, hyper: normal(theta, x) * hyper["a"], hyperparameters={"a": np.nan}),
+    "hyperparameters NaN": lambda: own(
+        lambda theta, x, hyper: normal(theta, x) * hyper["a"], hyperparameters={"a": np.nan}
+    ),
     "hyperparameters a list": lambda: own(normal, hyperparameters=[1.0]),
-    "names too few": lambda: own(lambda theta, x: normal(theta[0], x) - theta[1] ** 2, init=np.zeros(2), names=("a",)),
+    "names too few": lambda: own(
+        lambda theta, x: normal(theta[0], x) - theta[1] ** 2, init=np.zeros(2), names=("a",)
+    ),
 }
 
 EYE = np.eye(2)
 
 
 def written_down(**changes):
-    return orn.Curvature(**{"mode": np.zeros(2), "hessian": EYE, "noise": EYE, "n_data": 100, **changes})
+    return orn.Curvature(
+        **{"mode": np.zeros(2), "hessian": EYE, "noise": EYE, "n_data": 100, **changes}
+    )
 
 
 CURVATURES = {
@@ -546,7 +638,14 @@ CURVATURES = {
                 "A",
                 None,
             ],
-            "noise": [np.eye(3), np.full((2, 2), np.inf), [[1.0, 0.5], [0.0, 1.0]], "C", None, -EYE],
+            "noise": [
+                np.eye(3),
+                np.full((2, 2), np.inf),
+                [[1.0, 0.5], [0.0, 1.0]],
+                "C",
+                None,
+                -EYE,
+            ],
             "n_data": [0, -1, np.nan, "many", None],
         }.items()
         for value in values
@@ -561,9 +660,15 @@ CURVATURES = {
     "prediction in unknown time": lambda: (
         orn.ConstantSGD().tune(written_down(), batch_size=5).predict(written_down(), time="slow")
     ),
-    "Gaussians of different size": lambda: orn.kl(orn.Gaussian(np.zeros(2), EYE), orn.Gaussian(np.zeros(3), np.eye(3))),
-    "Gaussian not positive": lambda: orn.kl(orn.Gaussian(np.zeros(2), -EYE), orn.Gaussian(np.zeros(2), EYE)),
-    "Gaussian with NaN": lambda: orn.kl(orn.Gaussian(np.zeros(2), EYE * np.nan), orn.Gaussian(np.zeros(2), EYE)),
+    "Gaussians of different size": lambda: orn.kl(
+        orn.Gaussian(np.zeros(2), EYE), orn.Gaussian(np.zeros(3), np.eye(3))
+    ),
+    "Gaussian not positive": lambda: orn.kl(
+        orn.Gaussian(np.zeros(2), -EYE), orn.Gaussian(np.zeros(2), EYE)
+    ),
+    "Gaussian with NaN": lambda: orn.kl(
+        orn.Gaussian(np.zeros(2), EYE * np.nan), orn.Gaussian(np.zeros(2), EYE)
+    ),
 }
 
 POSTERIOR = {
@@ -689,7 +794,9 @@ REFERENCES = {
 def test_odd_but_sound_input_gives_the_result_of_plain_input(name):
     plain, odd = fit(), REFERENCES[name]()
     np.testing.assert_allclose(odd.curvature.mode, plain.curvature.mode, rtol=1e-10)
-    np.testing.assert_allclose(odd.curvature.hessian, plain.curvature.hessian, rtol=1e-10, atol=1e-14)
+    np.testing.assert_allclose(
+        odd.curvature.hessian, plain.curvature.hessian, rtol=1e-10, atol=1e-14
+    )
     np.testing.assert_allclose(odd.draws, plain.draws, rtol=1e-4, atol=1e-5)
 
 
@@ -702,10 +809,19 @@ DTYPES = st.one_of(
     hnp.unicode_string_dtypes(max_len=3),
     hnp.datetime64_dtypes(),
 )
-ANY_ARRAY = DTYPES.flatmap(lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5)))
+ANY_ARRAY = DTYPES.flatmap(
+    lambda dtype: hnp.arrays(
+        dtype, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5)
+    )
+)
 FLOATS = hnp.arrays(np.float64, st.sampled_from([(6, 1), (6, 2)]), elements=st.floats(width=64))
 FAMILIES = st.sampled_from(["gaussian", "bernoulli", "categorical", "poisson"])
-FUZZ = {"deadline": None, "suppress_health_check": list(HealthCheck), "derandomize": True, "database": None}
+FUZZ = {
+    "deadline": None,
+    "suppress_health_check": list(HealthCheck),
+    "derandomize": True,
+    "database": None,
+}
 
 
 @settings(max_examples=60, **FUZZ)
@@ -715,18 +831,39 @@ def test_any_arrays(features, target, family):
 
 
 @settings(max_examples=15, **FUZZ)
-@given(FLOATS, hnp.arrays(np.float64, (6,), elements=st.floats(width=64)), FAMILIES, st.floats(width=64))
+@given(
+    FLOATS,
+    hnp.arrays(np.float64, (6,), elements=st.floats(width=64)),
+    FAMILIES,
+    st.floats(width=64),
+)
 def test_any_numbers(features, target, family, precision):
-    assert verdict_on(lambda: orn.measure(orn.glm(features, target, family=family, prior_precision=precision))) is None
+    assert (
+        verdict_on(
+            lambda: orn.measure(orn.glm(features, target, family=family, prior_precision=precision))
+        )
+        is None
+    )
 
 
 @pytest.mark.slow
 @settings(max_examples=300, **FUZZ)
 @given(
-    hnp.arrays(np.float64, (6, 2), elements=st.floats(width=64, allow_nan=False, allow_infinity=False)),
-    hnp.arrays(np.float64, (6,), elements=st.floats(width=64, allow_nan=False, allow_infinity=False)),
+    hnp.arrays(
+        np.float64, (6, 2), elements=st.floats(width=64, allow_nan=False, allow_infinity=False)
+    ),
+    hnp.arrays(
+        np.float64, (6,), elements=st.floats(width=64, allow_nan=False, allow_infinity=False)
+    ),
     st.floats(1e-30, 1e30),
 )
 def test_any_numbers_sampled(features, target, precision):
     options = {"batch_size": 2, "thin": 1}
-    assert verdict_on(lambda: fit(features, target, noise_scale=1.0, prior_precision=precision, options=options)) is None
+    assert (
+        verdict_on(
+            lambda: fit(
+                features, target, noise_scale=1.0, prior_precision=precision, options=options
+            )
+        )
+        is None
+    )

@@ -37,7 +37,9 @@ print(json.dumps({{"baseline": baseline, "data": data, "with_data": with_data, "
 @pytest.mark.slow
 def test_sampling_a_million_rows_stays_below_twice_the_data():
     """The user's copy, the device's copy, and 300 MB for everything else."""
-    done = subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     sizes = json.loads(done.stdout.splitlines()[-1])
     above = sizes["peak"] - sizes["baseline"]

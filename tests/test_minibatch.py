@@ -82,7 +82,11 @@ def test_the_noise_factor_by_enumeration(scheme):
 
 def test_factors_and_effective_batches():
     assert noise_factor("replacement", 100, 10) == 1.0
-    assert noise_factor("without-replacement", 100, 10) == noise_factor("slices", 100, 10) == pytest.approx(90 / 99)
+    assert (
+        noise_factor("without-replacement", 100, 10)
+        == noise_factor("slices", 100, 10)
+        == pytest.approx(90 / 99)
+    )
     assert effective_batch("slices", 100, 10) == pytest.approx(11.0)
     assert noise_factor("without-replacement", 100, 1) == 1.0
 
@@ -114,7 +118,9 @@ def test_every_row_is_equally_likely(scheme, n_data, batch_size):
 def test_every_subset_is_equally_likely_without_replacement(n_data, batch_size):
     rows = np.sort(source("without-replacement", n_data, batch_size).draw(40_000), axis=1)
     assert np.all(np.diff(rows, axis=1) > 0)
-    subsets = {subset: number for number, subset in enumerate(combinations(range(n_data), batch_size))}
+    subsets = {
+        subset: number for number, subset in enumerate(combinations(range(n_data), batch_size))
+    }
     counts = np.bincount([subsets[tuple(row)] for row in rows.tolist()], minlength=len(subsets))
     assert scipy.stats.chisquare(counts).pvalue > LEVEL
 
@@ -181,7 +187,10 @@ def test_slices_do_not_depend_on_how_they_are_cut_into_blocks():
 def test_a_seed_stands_for_as_many_minibatches_as_are_wanted():
     drawn = source("replacement", 50, 5).draw(64)
     assert np.array_equal(drawn[:17], source("replacement", 50, 5).draw(17))
-    out, seeds = np.empty(64 * 5, dtype=np.int32), SeedSource(np.random.Generator(np.random.SFC64(0)))
+    out, seeds = (
+        np.empty(64 * 5, dtype=np.int32),
+        SeedSource(np.random.Generator(np.random.SFC64(0))),
+    )
     fill(out, seeds.draw(64), 50)
     assert np.array_equal(drawn.reshape(-1), out)
 
@@ -193,7 +202,9 @@ def test_seeds_go_on_from_their_state():
     assert np.array_equal(other.draw(5), seeds.draw(5)) and not np.array_equal(first, other.draw(1))
 
 
-@pytest.mark.parametrize("name", ["epoch", "epochs", "reshuffled", "Reshuffled epochs", "shuffle", "reshuffled_epochs"])
+@pytest.mark.parametrize(
+    "name", ["epoch", "epochs", "reshuffled", "Reshuffled epochs", "shuffle", "reshuffled_epochs"]
+)
 def test_reshuffled_epochs_are_refused_with_the_reason(name):
     with pytest.raises(orn.InputError, match=r"anti-correlated.*too narrow"):
         checked_scheme(name)
@@ -202,7 +213,11 @@ def test_reshuffled_epochs_are_refused_with_the_reason(name):
 def test_unknown_schemes_are_refused_and_spellings_forgiven():
     with pytest.raises(orn.InputError, match="unknown minibatch scheme 'random'"):
         checked_scheme("random")
-    assert checked_scheme("Without Replacement") == checked_scheme("without_replacement") == "without-replacement"
+    assert (
+        checked_scheme("Without Replacement")
+        == checked_scheme("without_replacement")
+        == "without-replacement"
+    )
 
 
 @pytest.mark.parametrize("size", [0, -1, 11, 2.5, True, None, "ten", np.nan, np.inf])

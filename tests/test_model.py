@@ -37,7 +37,9 @@ def loss_gradient(model, theta, rows, centre=None, dtype="float64"):
     with width(dtype):
         problem = model.problem(dtype, centre)
         shift = jnp.asarray(theta if centre is None else theta - centre, dtype=dtype)
-        return np.asarray(jax.jit(model.loss.gradient)(problem, shift, jnp.asarray(rows, dtype=jnp.int32)))
+        return np.asarray(
+            jax.jit(model.loss.gradient)(problem, shift, jnp.asarray(rows, dtype=jnp.int32))
+        )
 
 
 class TestScaling:
@@ -79,7 +81,9 @@ class TestScaling:
             lambda t: -0.5 * jnp.sum(scale * t**2),
             init=np.zeros(2001),
         )
-        assert model.prior_hessian(np.zeros(2001)) == pytest.approx(np.asarray(scale, dtype=float), rel=1e-12)
+        assert model.prior_hessian(np.zeros(2001)) == pytest.approx(
+            np.asarray(scale, dtype=float), rel=1e-12
+        )
 
 
 class TestCentre:
@@ -89,15 +93,29 @@ class TestCentre:
         "build",
         [
             lambda X, y: orn.glm(X, y),
-            lambda X, y: orn.glm(X, y, noise_scale=0.7, offset=np.linspace(0, 1, len(y)), weights=np.linspace(0.5, 2, len(y))),
+            lambda X, y: orn.glm(
+                X,
+                y,
+                noise_scale=0.7,
+                offset=np.linspace(0, 1, len(y)),
+                weights=np.linspace(0.5, 2, len(y)),
+            ),
             lambda X, y: orn.glm(X, y > 0, "bernoulli", offset=np.linspace(0, 1, len(y))),
             lambda X, y: orn.glm(
-                X, np.digitize(y, [-1, 1]), "categorical", offset=np.outer(np.linspace(0, 1, len(y)), [0, 1, 2])
+                X,
+                np.digitize(y, [-1, 1]),
+                "categorical",
+                offset=np.outer(np.linspace(0, 1, len(y)), [0, 1, 2]),
             ),
             lambda X, y: orn.glm(X, np.digitize(y, [-1, 1]), "categorical", prior_precision=0.0),
-            lambda X, y: orn.glm(X, np.floor(np.abs(y)), "poisson", weights=np.linspace(0.5, 2, len(y))),
+            lambda X, y: orn.glm(
+                X, np.floor(np.abs(y)), "poisson", weights=np.linspace(0.5, 2, len(y))
+            ),
             lambda X, y: orn.Model(
-                lambda t, e: -0.5 * (e["y"] - e["x"] @ t) ** 2, {"x": X, "y": y}, lambda t: -jnp.sum(t**2), init=np.zeros(3)
+                lambda t, e: -0.5 * (e["y"] - e["x"] @ t) ** 2,
+                {"x": X, "y": y},
+                lambda t: -jnp.sum(t**2),
+                init=np.zeros(3),
             ),
         ],
         ids=["infer", "gaussian", "bernoulli", "categorical", "reference", "poisson", "generic"],
@@ -120,7 +138,9 @@ class TestCentre:
         theta = mode + np.array([1e-4, -2e-4, 0.1])
         exact = loss_gradient(model, theta, np.arange(50))
         residual = y - X @ theta[:2] - theta[2]
-        rounding = 2.0**-23 * np.mean(np.abs(X) * np.abs(residual)[:, None])  # of x and y - offset themselves
+        rounding = 2.0**-23 * np.mean(
+            np.abs(X) * np.abs(residual)[:, None]
+        )  # of x and y - offset themselves
         error = np.max(np.abs(loss_gradient(model, theta, np.arange(50), mode, "float32") - exact))
         plain = np.max(np.abs(loss_gradient(model, theta, np.arange(50), None, "float32") - exact))
         assert error < 2.0 * rounding
@@ -145,7 +165,11 @@ class TestLayout:
         ids=["scalar", "vector", "dict", "list", "named tuple"],
     )
     def test_every_number_has_a_name(self, params, names):
-        model = orn.Model(lambda p, x: sum(jnp.sum(leaf) for leaf in jax.tree.leaves(p)) * x, np.ones(3), init=params)
+        model = orn.Model(
+            lambda p, x: sum(jnp.sum(leaf) for leaf in jax.tree.leaves(p)) * x,
+            np.ones(3),
+            init=params,
+        )
         assert model.names == names
         assert model.dim == len(names)
 
@@ -178,12 +202,16 @@ class TestHyperparameters:
 
     def test_they_reach_likelihood_and_prior(self):
         model = self.build()
-        assert loss_gradient(model, np.array([1.0]), [3]) == pytest.approx([(1.0 - 3.0) / 4.0 + 3.0 / 4.0], rel=1e-14)
+        assert loss_gradient(model, np.array([1.0]), [3]) == pytest.approx(
+            [(1.0 - 3.0) / 4.0 + 3.0 / 4.0], rel=1e-14
+        )
 
     def test_they_can_be_moved_without_touching_the_model(self):
         model = self.build()
         moved = model.with_hyperparameters(precision=8.0)
-        assert loss_gradient(moved, np.array([1.0]), [3]) == pytest.approx([(1.0 - 3.0) / 4.0 + 8.0 / 4.0], rel=1e-14)
+        assert loss_gradient(moved, np.array([1.0]), [3]) == pytest.approx(
+            [(1.0 - 3.0) / 4.0 + 8.0 / 4.0], rel=1e-14
+        )
         assert float(model.hyperparameters["precision"]) == 3.0
         assert moved.loss is model.loss  # no new compilation
 
@@ -223,10 +251,14 @@ class TestFunctions:
             lambda theta, x: -0.5 * jnp.sum(((x - theta) / jnp.asarray(scale)) ** 2),
         ]
         for function in refused:
-            with pytest.raises(orn.InputError, match=r"NumPy array of dtype float64 and shape \(2,\).*jnp.asarray"):
+            with pytest.raises(
+                orn.InputError, match=r"NumPy array of dtype float64 and shape \(2,\).*jnp.asarray"
+            ):
                 orn.Model(function, data, init=np.zeros(2))
         array = jnp.asarray(scale)
-        model = orn.Model(lambda theta, x: -0.5 * jnp.sum(((x - theta) / array) ** 2), data, init=np.zeros(2))
+        model = orn.Model(
+            lambda theta, x: -0.5 * jnp.sum(((x - theta) / array) ** 2), data, init=np.zeros(2)
+        )
         post = orn.sample(model, draws=5, chains=1, warmup=0, progress=False)
         assert post.draws.shape == (1, 5, 2)
 
@@ -251,7 +283,9 @@ class TestData:
         x = np.array([3_000_000_000, 5_000_000_000], dtype=dtype)
         model = orn.Model(lambda t, e: -t * e, x, init=0.0)
         for centre in (None, np.zeros(1)):
-            assert loss_gradient(model, np.zeros(1), [0], centre, "float32") == pytest.approx([3e9], rel=1e-6)
+            assert loss_gradient(model, np.zeros(1), [0], centre, "float32") == pytest.approx(
+                [3e9], rel=1e-6
+            )
 
     def test_small_integers_stay_integers(self):
         with width("float32"):
@@ -263,7 +297,9 @@ class TestData:
         """In memory of ours, which may have large pages, and not in a copy of JAX's; data of the user stay the user's."""
         x = np.random.default_rng(0).normal(size=HUGE_PAGE // 4)
         with width(dtype):
-            (data,) = jax.tree.leaves(orn.Model(lambda t, e: -t * e, x, init=0.0).problem(dtype).data)
+            (data,) = jax.tree.leaves(
+                orn.Model(lambda t, e: -t * e, x, init=0.0).problem(dtype).data
+            )
         assert data.unsafe_buffer_pointer() % HUGE_PAGE == 0
         x[0] += 1.0
         assert np.array_equal(np.asarray(data)[1:], x[1:].astype(dtype))
@@ -290,9 +326,12 @@ class TestCheckGradients:
     @pytest.mark.parametrize("family", ["gaussian", "bernoulli", "categorical", "poisson"])
     def test_every_family_passes(self, family):
         X, y = regression_data(self.n_data, 3)
-        target = {"gaussian": y, "bernoulli": y > 0, "categorical": np.digitize(y, [-1, 1]), "poisson": np.exp(y / 4) // 1}[
-            family
-        ]
+        target = {
+            "gaussian": y,
+            "bernoulli": y > 0,
+            "categorical": np.digitize(y, [-1, 1]),
+            "poisson": np.exp(y / 4) // 1,
+        }[family]
         assert 0.1 < orn.check_gradients(orn.glm(X, target, family)) < 10.0
 
     def test_a_likelihood_divided_by_n_is_caught(self):

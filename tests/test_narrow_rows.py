@@ -29,14 +29,19 @@ def gradients(model, batch, change=False):
     rng = np.random.default_rng(1)
     with width("float64"):
         problem = model.problem("float64", 0.3 * rng.normal(size=model.dim))
-        place, rows = 0.2 * rng.normal(size=model.dim), jax.tree.map(lambda leaf: leaf[batch], problem.data)
+        place, rows = (
+            0.2 * rng.normal(size=model.dim),
+            jax.tree.map(lambda leaf: leaf[batch], problem.data),
+        )
         slope = model.loss.gradient_change if change else model.loss.gradient
         whole = jax.grad(model.loss.minibatch, argnums=1)
 
         @jax.jit
         def all_three(problem, place, rows):
             found = slope(problem, place, batch), slope(problem._replace(data=None), place, rows)
-            return found, whole(problem, place, rows) - (whole(problem, 0.0 * place, rows) if change else 0.0)
+            return found, whole(problem, place, rows) - (
+                whole(problem, 0.0 * place, rows) if change else 0.0
+            )
 
         found, wanted = all_three(problem, place, rows)
     return [np.asarray(slope) for slope in found], np.asarray(wanted)
@@ -54,7 +59,12 @@ def used(monkeypatch):
     return counts
 
 
-FORMS = [{}, {"noise_scale": 0.6, "intercept": False}, {"extras": True}, {"noise_scale": 2.0, "extras": True}]
+FORMS = [
+    {},
+    {"noise_scale": 0.6, "intercept": False},
+    {"extras": True},
+    {"noise_scale": 2.0, "extras": True},
+]
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
@@ -81,7 +91,9 @@ def test_a_portion_that_is_left_out_is_seen(monkeypatch):
     assert not np.allclose(slope, wanted, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("settings", [{"columns": 7}, {"columns": 16}, {"family": "bernoulli"}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{"columns": 7}, {"columns": 16}, {"family": "bernoulli"}], ids=str
+)
 def test_other_rows_are_taken_at_once(monkeypatch, settings):
     counts = used(monkeypatch)
     found, wanted = gradients(model_of(**settings), np.arange(40))
@@ -92,7 +104,9 @@ def test_other_rows_are_taken_at_once(monkeypatch, settings):
 
 def test_minibatches_that_several_kernels_may_take_are_taken_at_once():
     rows = {"x": jnp.zeros((4, 15)), "y": jnp.zeros(4)}
-    assert narrow_rows.pay(rows, narrow_rows.LARGEST // 15) and not narrow_rows.pay(rows, narrow_rows.LARGEST // 15 + 1)
+    assert narrow_rows.pay(rows, narrow_rows.LARGEST // 15) and not narrow_rows.pay(
+        rows, narrow_rows.LARGEST // 15 + 1
+    )
 
 
 def test_a_law_on_rows_in_portions_is_the_predicted_one(monkeypatch):
@@ -103,5 +117,7 @@ def test_a_law_on_rows_in_portions_is_the_predicted_one(monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(3000, COLUMNS))
     model = orn.glm(X, X[:, 0] + rng.normal(size=3000), noise_scale=1.0, intercept=False)
-    assert_law(run(model, orn.measure(model), orn.ConstantSGD("full"), 50, draws=1500), resolution=0.3)
+    assert_law(
+        run(model, orn.measure(model), orn.ConstantSGD("full"), 50, draws=1500), resolution=0.3
+    )
     assert counts and set(counts) == {50}

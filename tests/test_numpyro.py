@@ -63,7 +63,11 @@ def weighted_outputs(data, weight, belief):
     root = numpyro.sample("root", dist.LKJCholesky(2, 2.0))
     numpyro.factor("belief", -jnp.sum(belief * scale))
     outputs = numpyro.plate("outputs", 2, dim=-1)
-    with numpyro.plate("data", data["y"].shape[0], dim=-2), outputs, handlers.scale(scale=weight[:, None]):
+    with (
+        numpyro.plate("data", data["y"].shape[0], dim=-2),
+        outputs,
+        handlers.scale(scale=weight[:, None]),
+    ):
         numpyro.sample("y", dist.Normal(root[1, 0] * data["x"][:, None], scale), obs=data["y"])
 
 
@@ -89,7 +93,12 @@ def generated(n_data, seed=0):
         linear: (x, y),
         logistic: (x, (rng.random(n_data) < 1.0 / (1.0 + np.exp(-x @ [1.0, -0.5]))).astype(int)),
         poisson_subsampled: (x[:, 0], rng.poisson(1.5 * np.exp(0.3 * x[:, 0])), n_data),
-        varying_intercepts: (group, x[:, 0], np.linspace(-1, 1, 5)[group] + 0.5 * x[:, 0] + rng.normal(size=n_data), 5),
+        varying_intercepts: (
+            group,
+            x[:, 0],
+            np.linspace(-1, 1, 5)[group] + 0.5 * x[:, 0] + rng.normal(size=n_data),
+            5,
+        ),
         weighted_outputs: (
             {"x": x[:, 0], "y": 0.3 * rng.normal(size=(n_data, 2))},
             rng.uniform(0.5, 1.5, n_data),
@@ -109,7 +118,9 @@ def whole(model_fn):
     "model_fn",
     # What is in logistic and counts is in the others too; weighted_outputs has everything at once.
     [
-        pytest.param(model_fn, marks=[pytest.mark.slow] * (model_fn in (logistic, counts, weighted_outputs)))
+        pytest.param(
+            model_fn, marks=[pytest.mark.slow] * (model_fn in (logistic, counts, weighted_outputs))
+        )
         for model_fn in generated(40)
     ],
     ids=lambda model_fn: model_fn.__name__,
@@ -121,22 +132,36 @@ def test_minibatches_are_unbiased_for_numpyros_own_density(model_fn):
     rng = np.random.default_rng(1)
     pairs = np.array(list(product(range(40), repeat=2)))
     with double():
-        call = jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, arguments)
+        call = jax.tree.map(
+            lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, arguments
+        )
         zero = jnp.zeros(model.dim)
 
         def energy(flat):
             return potential_energy(whole(model_fn), call, {}, model.layout.unflatten(flat))
 
         exact = jax.jit(jax.value_and_grad(energy))
-        losses = jax.jit(jax.vmap(lambda problem, rows: model.loss.minibatch(problem, zero, rows), in_axes=(None, 0)))
-        gradients = jax.jit(jax.vmap(lambda problem, rows: model.loss.gradient(problem, zero, rows), in_axes=(None, 0)))
+        losses = jax.jit(
+            jax.vmap(
+                lambda problem, rows: model.loss.minibatch(problem, zero, rows), in_axes=(None, 0)
+            )
+        )
+        gradients = jax.jit(
+            jax.vmap(
+                lambda problem, rows: model.loss.gradient(problem, zero, rows), in_axes=(None, 0)
+            )
+        )
         for theta in (model.init, model.init + 0.2 * rng.normal(size=model.dim)):
             problem = model.problem("float64", theta)
             value, slope = exact(jnp.asarray(theta))
             single = jax.tree.map(lambda leaf: leaf[:, None], problem.data)
             assert 40 * np.mean(losses(problem, single)) == pytest.approx(float(value), rel=1e-11)
             slopes = gradients(problem, pairs)
-            np.testing.assert_allclose(40 * slopes.mean(axis=0), slope, atol=1e-9 * float(jnp.abs(slope).max() + abs(value)))
+            np.testing.assert_allclose(
+                40 * slopes.mean(axis=0),
+                slope,
+                atol=1e-9 * float(jnp.abs(slope).max() + abs(value)),
+            )
 
 
 def local_latent(y):
@@ -221,7 +246,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("model_fn", "reason"), REFUSED.items(), ids=lambda value: getattr(value, "__name__", ""))
+@pytest.mark.parametrize(
+    ("model_fn", "reason"), REFUSED.items(), ids=lambda value: getattr(value, "__name__", "")
+)
 def test_what_cannot_be_minibatched_is_refused_with_the_reason(model_fn, reason):
     with pytest.raises(orn.InputError, match=reason):
         orn.from_numpyro(model_fn, np.random.default_rng(1).normal(size=30))
@@ -243,7 +270,10 @@ def test_without_numpyro_one_sentence_names_the_extra(monkeypatch):
 
 
 def test_equal_calls_share_compiled_code():
-    first, second = (orn.from_numpyro(varying_intercepts, *generated(40, seed)[varying_intercepts]) for seed in (0, 1))
+    first, second = (
+        orn.from_numpyro(varying_intercepts, *generated(40, seed)[varying_intercepts])
+        for seed in (0, 1)
+    )
     assert first.loss == second.loss
     assert hash(first.loss) == hash(second.loss)
     *arguments, _ = generated(40)[varying_intercepts]
@@ -268,13 +298,20 @@ def test_constrained_draws_against_exact_posteriors():
     concentration = 1.0 + np.bincount(arguments[shares][0])
     exact = scipy.stats.dirichlet(concentration)
     for position in range(3):
-        agree(post.params["share"][..., position], exact.mean()[position], np.sqrt(exact.var()[position]))
+        agree(
+            post.params["share"][..., position],
+            exact.mean()[position],
+            np.sqrt(exact.var()[position]),
+        )
     np.testing.assert_allclose(post.params["share"].sum(axis=-1), 1.0)
 
 
 class WithoutJacobian(interface.LogPrior):
     def __call__(self, params):
-        return super().__call__(params) - self.evaluation.sites(params, self.evaluation.blank_rows(1), 1)[1]
+        return (
+            super().__call__(params)
+            - self.evaluation.sites(params, self.evaluation.blank_rows(1), 1)[1]
+        )
 
 
 class RowsCountedTwice(interface.LogLikelihood):
@@ -282,7 +319,9 @@ class RowsCountedTwice(interface.LogLikelihood):
         return 2.0 * super().__call__(params, example)
 
 
-@pytest.mark.parametrize(("part", "wrong"), [("LogPrior", WithoutJacobian), ("LogLikelihood", RowsCountedTwice)])
+@pytest.mark.parametrize(
+    ("part", "wrong"), [("LogPrior", WithoutJacobian), ("LogLikelihood", RowsCountedTwice)]
+)
 def test_a_wrong_split_does_not_pass_its_own_check(monkeypatch, part, wrong):
     """Negative control of the check at construction."""
     monkeypatch.setattr(interface, part, wrong)
@@ -328,10 +367,14 @@ def test_predictions_are_the_mean_of_the_observed_site(fitted):
 
 def test_predictions_by_group():
     group, x, y, groups = generated(500)[varying_intercepts]
-    post = orn.sample(orn.from_numpyro(varying_intercepts, group, x, y, groups), draws=50, progress=False)
+    post = orn.sample(
+        orn.from_numpyro(varying_intercepts, group, x, y, groups), draws=50, progress=False
+    )
     found = post.predict({"group": np.array([4, 0]), "x": np.array([0.0, 1.0])}, draws=None).draws
     intercepts, slope = post.params["intercepts"].reshape(-1, 5), post.params["slope"].reshape(-1)
-    np.testing.assert_allclose(found, np.column_stack([intercepts[:, 4], intercepts[:, 0] + slope]), atol=1e-5)
+    np.testing.assert_allclose(
+        found, np.column_stack([intercepts[:, 4], intercepts[:, 0] + slope]), atol=1e-5
+    )
 
 
 def nuts(model_fn, *arguments):
@@ -340,15 +383,25 @@ def nuts(model_fn, *arguments):
         call = [jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in arguments]
         kernel = numpyro.infer.NUTS(whole(model_fn))
         run = numpyro.infer.MCMC(
-            kernel, num_warmup=500, num_samples=1000, num_chains=2, chain_method="sequential", progress_bar=False
+            kernel,
+            num_warmup=500,
+            num_samples=1000,
+            num_chains=2,
+            chain_method="sequential",
+            progress_bar=False,
         )
         run.run(jax.random.key(0), *call)
-        return {name: np.asarray(values) for name, values in run.get_samples(group_by_chain=True).items()}
+        return {
+            name: np.asarray(values)
+            for name, values in run.get_samples(group_by_chain=True).items()
+        }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "model_fn", [linear, logistic, poisson_subsampled, varying_intercepts], ids=lambda model_fn: model_fn.__name__
+    "model_fn",
+    [linear, logistic, poisson_subsampled, varying_intercepts],
+    ids=lambda model_fn: model_fn.__name__,
 )
 def test_agrees_with_nuts(model_fn):
     """2000 against 4000 draws: a difference of 0.13 posterior sd in a mean, or of 9 % in an sd, would be seen.
@@ -367,6 +420,14 @@ def test_agrees_with_nuts(model_fn):
         slack = 0.1 if model_fn is varying_intercepts and name in ("spread", "centre") else 0.0
         for position in range(found.shape[2]):
             ours, theirs = found[..., position], exact[..., position]
-            size = 1.0 / (1.0 / effective_sample_size(ours, "bulk") + 1.0 / effective_sample_size(theirs, "bulk"))
-            assert abs(ours.mean() - theirs.mean()) < (4.5 / np.sqrt(size) + slack) * theirs.std(), (name, position)
-            assert abs(ours.std() / theirs.std() - 1.0) < 4.5 * np.sqrt(0.5 / size) + slack, (name, position)
+            size = 1.0 / (
+                1.0 / effective_sample_size(ours, "bulk")
+                + 1.0 / effective_sample_size(theirs, "bulk")
+            )
+            assert (
+                abs(ours.mean() - theirs.mean()) < (4.5 / np.sqrt(size) + slack) * theirs.std()
+            ), (name, position)
+            assert abs(ours.std() / theirs.std() - 1.0) < 4.5 * np.sqrt(0.5 / size) + slack, (
+                name,
+                position,
+            )

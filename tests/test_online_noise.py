@@ -41,7 +41,9 @@ def test_the_estimator_printed_in_the_paper_is_biased(gradients):
     for rows in itertools.product(range(5), repeat=size):
         deviation = gradients[rows[0]] - gradients[list(rows)].mean(axis=0)
         printed.append(np.outer(deviation, deviation))
-    np.testing.assert_allclose(np.mean(printed, axis=0), (1 - 1 / size) * exact, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(
+        np.mean(printed, axis=0), (1 - 1 / size) * exact, rtol=1e-12, atol=1e-14
+    )
 
 
 def test_single_examples_are_unbiased_by_enumeration(gradients):
@@ -97,9 +99,13 @@ def test_along_a_chain_it_meets_the_answer_of_the_noise_to_the_spread():
         problem = model.problem("float64", curvature.mode)
     met, halves = None, []
     for part in np.split(displacements, 20):
-        halves.append(noise_along(model, problem, part, source, OnlineNoise("full"), "float64").noise)
+        halves.append(
+            noise_along(model, problem, part, source, OnlineNoise("full"), "float64").noise
+        )
     met, error = np.mean(halves, axis=0), np.std(halves, axis=0, ddof=1) / np.sqrt(len(halves))
     expected = curvature.noise_at(spread)
     assert np.all(np.abs(met - expected) < 4 * error)
-    assert np.max(error) < 0.05 * np.min(np.diagonal(expected))  # a deviation of 20 % of a diagonal entry would be seen
+    assert np.max(error) < 0.05 * np.min(
+        np.diagonal(expected)
+    )  # a deviation of 20 % of a diagonal entry would be seen
     assert np.max(np.abs(met - curvature.noise) / error) > 6

@@ -17,10 +17,17 @@ from ornstein.posterior import Posterior
 
 def frame(rows: int = 60, seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
-    table = pd.DataFrame({"length": rng.normal(30.0, 4.0, rows), "count": rng.integers(0, 50, rows)})
+    table = pd.DataFrame(
+        {"length": rng.normal(30.0, 4.0, rows), "count": rng.integers(0, 50, rows)}
+    )
     table["colour"] = np.array(["red", "green", "blue"])[np.arange(rows) % 3]
     table["sold"] = np.arange(rows) % 2 == 0
-    table["price"] = 3.0 * table["length"] - table["count"] + 10.0 * (table["colour"] == "red") + rng.normal(size=rows)
+    table["price"] = (
+        3.0 * table["length"]
+        - table["count"]
+        + 10.0 * (table["colour"] == "red")
+        + rng.normal(size=rows)
+    )
     return table
 
 
@@ -32,7 +39,9 @@ def posterior_of(params: dict[str, np.ndarray], names: tuple[str, ...]) -> Poste
     return Posterior(draws, names, layout, {})
 
 
-@pytest.mark.parametrize("kind", ["csv", "semicolon.csv", "tsv", "parquet", "arrow", "stream.arrow"])
+@pytest.mark.parametrize(
+    "kind", ["csv", "semicolon.csv", "tsv", "parquet", "arrow", "stream.arrow"]
+)
 def test_every_kind_of_file_gives_the_same_table(tmp_path, kind):
     expected = frame()
     path = tmp_path / f"table.{kind}"
@@ -48,7 +57,9 @@ def test_every_kind_of_file_gives_the_same_table(tmp_path, kind):
             with pyarrow.ipc.new_stream(sink, table.schema) as writer:
                 writer.write_table(table)
     else:
-        expected.to_csv(path, index=False, sep={"csv": ",", "semicolon.csv": ";", "tsv": "\t"}[kind])
+        expected.to_csv(
+            path, index=False, sep={"csv": ",", "semicolon.csv": ";", "tsv": "\t"}[kind]
+        )
     found = reading.read_table(path)
     assert list(found.columns) == list(expected.columns)
     for name in expected.columns:
@@ -117,21 +128,45 @@ def changed(**columns) -> pd.DataFrame:
 @pytest.mark.parametrize(
     ("table", "target", "sentence"),
     [
-        (frame(), "prise", "the target 'prise' is not a column of the table; did you mean 'price'?"),
+        (
+            frame(),
+            "prise",
+            "the target 'prise' is not a column of the table; did you mean 'price'?",
+        ),
         (frame(), "zzz", "the columns are 'length', 'count', 'colour', 'sold', 'price'"),
         (changed(price=1.0), "price", "the target 'price' has only one value, 1.0"),
         (changed(kind="a"), "kind", "the target 'kind' has only one value, a"),
-        (changed(length=[np.nan, *range(59)]), "price", r"values are missing in 'length' (1 of 60 rows)"),
-        (changed(colour=[None, *["red"] * 59]), "price", r"values are missing in 'colour' (1 of 60 rows)"),
+        (
+            changed(length=[np.nan, *range(59)]),
+            "price",
+            r"values are missing in 'length' (1 of 60 rows)",
+        ),
+        (
+            changed(colour=[None, *["red"] * 59]),
+            "price",
+            r"values are missing in 'colour' (1 of 60 rows)",
+        ),
         (
             changed(length=["3.0"] * 50 + ["three"] * 10),
             "price",
             "column 'length' is numeric but holds the text 'three' in row 51",
         ),
-        (changed(length=[np.inf, *range(59)]), "price", "column 'length' holds an infinite value, first in row 1"),
-        (changed(when=pd.date_range("2020-01-01", periods=60)), "price", "column 'when' holds dates or times"),
+        (
+            changed(length=[np.inf, *range(59)]),
+            "price",
+            "column 'length' holds an infinite value, first in row 1",
+        ),
+        (
+            changed(when=pd.date_range("2020-01-01", periods=60)),
+            "price",
+            "column 'when' holds dates or times",
+        ),
         (frame()[["price"]], "price", "the table has no columns besides the target 'price'"),
-        (frame()[["price"]].assign(one=1.0), "price", "every column besides the target is constant"),
+        (
+            frame()[["price"]].assign(one=1.0),
+            "price",
+            "every column besides the target is constant",
+        ),
     ],
 )
 def test_tables_that_cannot_be_used_get_a_sentence(table, target, sentence):
@@ -143,7 +178,9 @@ def test_tables_that_cannot_be_used_get_a_sentence(table, target, sentence):
 def test_too_many_labels_are_refused_and_a_column_can_be_dropped():
     table = frame(240)
     table["id"] = [f"n{i}" for i in range(240)]
-    with pytest.raises(orn.InputError, match=r"column 'id' holds 240 different labels .* --drop id"):
+    with pytest.raises(
+        orn.InputError, match=r"column 'id' holds 240 different labels .* --drop id"
+    ):
         Encoding.of(table, "price")
     assert "id" not in str(Encoding.of(table, "price", drop=["id"]).feature_names)
 
@@ -176,7 +213,9 @@ def test_whole_numbers_are_gaussian_with_a_hint():
     reason = Encoding.of(changed(price=np.arange(60) % 5), "price").reason
     assert "--family poisson or categorical" in reason
     assert "poisson" not in Encoding.of(changed(price=np.linspace(0, 1, 60)), "price").reason
-    assert Encoding.of(changed(price=np.arange(60) % 5), "price", family="poisson").family == "poisson"
+    assert (
+        Encoding.of(changed(price=np.arange(60) % 5), "price", family="poisson").family == "poisson"
+    )
     with pytest.raises(orn.InputError, match="holds labels"):
         Encoding.of(frame(), "colour", family="gaussian")
     with pytest.raises(orn.InputError, match="unknown family"):
@@ -197,8 +236,12 @@ def test_features_are_standardised_indicators_included():
 def test_new_rows_are_encoded_as_the_old_ones_and_strangers_refused():
     table = frame()
     encoding = Encoding.of(table, "price")
-    np.testing.assert_allclose(encoding.features(table.iloc[5:6]).to_numpy(), encoding.features(table).to_numpy()[5:6])
-    with pytest.raises(orn.InputError, match="column 'colour' holds 'pink', which the fit has not seen"):
+    np.testing.assert_allclose(
+        encoding.features(table.iloc[5:6]).to_numpy(), encoding.features(table).to_numpy()[5:6]
+    )
+    with pytest.raises(
+        orn.InputError, match="column 'colour' holds 'pink', which the fit has not seen"
+    ):
         encoding.features(table.assign(colour="pink"))
     with pytest.raises(orn.InputError, match="lacks the column 'count'"):
         encoding.features(table.drop(columns="count"))
@@ -224,7 +267,9 @@ def raw_design(encoding: Encoding, table: pd.DataFrame) -> np.ndarray:
 @pytest.mark.parametrize("family", ["gaussian", "bernoulli", "poisson"])
 def test_coefficients_on_the_original_scale_predict_the_same(family):
     table = frame().assign(visits=np.arange(60) % 7)
-    encoding = Encoding.of(table, {"gaussian": "price", "bernoulli": "sold", "poisson": "visits"}[family], family)
+    encoding = Encoding.of(
+        table, {"gaussian": "price", "bernoulli": "sold", "poisson": "visits"}[family], family
+    )
     rng = np.random.default_rng(1)
     size = len(encoding.feature_names)
     params = {"coef": rng.normal(size=(2, 3, size)), "intercept": rng.normal(size=(2, 3))}
@@ -234,15 +279,21 @@ def test_coefficients_on_the_original_scale_predict_the_same(family):
     original = encoding.original(posterior_of(params, names))
     found = original.params
     standardised = (
-        np.einsum("np,cdp->cdn", encoding.features(table).to_numpy(), params["coef"]) + params["intercept"][..., None]
+        np.einsum("np,cdp->cdn", encoding.features(table).to_numpy(), params["coef"])
+        + params["intercept"][..., None]
     )
     expected = encoding.target_mean + encoding.target_scale * standardised
-    on_table = np.einsum("np,cdp->cdn", raw_design(encoding, table), found["coef"]) + found["intercept"][..., None]
+    on_table = (
+        np.einsum("np,cdp->cdn", raw_design(encoding, table), found["coef"])
+        + found["intercept"][..., None]
+    )
     np.testing.assert_allclose(on_table, expected, rtol=1e-10, atol=1e-10)
     assert original.names[: size + 1] == (*encoding.feature_names, "intercept")
     if family == "gaussian":
         assert original.names[-1] == "sigma"
-        np.testing.assert_allclose(found["sigma"], table["price"].std(ddof=0) * np.exp(params["log_scale"]))
+        np.testing.assert_allclose(
+            found["sigma"], table["price"].std(ddof=0) * np.exp(params["log_scale"])
+        )
 
 
 @pytest.mark.parametrize("flat", [False, True])
@@ -251,7 +302,10 @@ def test_class_probabilities_are_the_same_on_the_original_scale(flat):
     encoding = Encoding.of(table, "colour")
     rng = np.random.default_rng(2)
     size, classes = len(encoding.feature_names), 3
-    params = {"coef": rng.normal(size=(1, 2, size, classes - flat)), "intercept": rng.normal(size=(1, 2, classes - 1))}
+    params = {
+        "coef": rng.normal(size=(1, 2, size, classes - flat)),
+        "intercept": rng.normal(size=(1, 2, classes - 1)),
+    }
     names = tuple(map(str, range(size * (classes - flat) + classes - 1)))
     original = encoding.original(posterior_of(params, names))
     found = original.params
@@ -263,7 +317,9 @@ def test_class_probabilities_are_the_same_on_the_original_scale(flat):
         logits = np.einsum("np,cdpk->cdnk", design, coef)
         if coef.shape[-1] < classes:
             logits = np.concatenate([np.zeros_like(logits[..., :1]), logits], axis=-1)
-        return scipy.special.softmax(logits + np.concatenate([zeros, intercept], axis=-1)[:, :, None], axis=-1)
+        return scipy.special.softmax(
+            logits + np.concatenate([zeros, intercept], axis=-1)[:, :, None], axis=-1
+        )
 
     np.testing.assert_allclose(
         probabilities(raw_design(encoding, table), found["coef"], found["intercept"]),
@@ -287,7 +343,12 @@ def test_least_squares_comes_back_on_the_original_scale():
     table = Table.of(data, "price", prior_precision=0.0)
     mode = orn.measure(table.model).mode
     posterior = posterior_of(
-        {"coef": mode[None, None, :-2], "intercept": mode[None, None, -2], "log_scale": mode[None, None, -1]}, table.model.names
+        {
+            "coef": mode[None, None, :-2],
+            "intercept": mode[None, None, -2],
+            "log_scale": mode[None, None, -1],
+        },
+        table.model.names,
     )
     found = table.encoding.original(posterior).draws[0, 0]
     design = np.column_stack([raw_design(table.encoding, data), np.ones(len(data))])
@@ -312,8 +373,17 @@ def test_the_standardising_factors_undo_the_scale_of_the_slopes(target):
     encoding = Encoding.of(table, target)
     rng = np.random.default_rng(3)
     others = 2 if target == "colour" else 1
-    shape = (len(encoding.feature_names), others) if target == "colour" else (len(encoding.feature_names),)
-    params = {"coef": rng.normal(size=(1, 1, *shape)), "intercept": rng.normal(size=(1, 1, *shape[1:]))}
+    shape = (
+        (len(encoding.feature_names), others)
+        if target == "colour"
+        else (len(encoding.feature_names),)
+    )
+    params = {
+        "coef": rng.normal(size=(1, 1, *shape)),
+        "intercept": rng.normal(size=(1, 1, *shape[1:])),
+    }
     original = encoding.original(posterior_of(params, ()))
     slopes = original.draws[0, 0, : len(encoding.standardising)]
-    np.testing.assert_allclose(slopes * encoding.standardising, params["coef"].reshape(-1), rtol=1e-12)
+    np.testing.assert_allclose(
+        slopes * encoding.standardising, params["coef"].reshape(-1), rtol=1e-12
+    )

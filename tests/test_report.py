@@ -24,7 +24,9 @@ NASTY = "</style><script>console.error(1)</script>"
 
 def features(rows: int, columns: int, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
-    return rng.normal(size=(rows, columns)) @ (np.eye(columns) + 0.3 * rng.normal(size=(columns, columns)))
+    return rng.normal(size=(rows, columns)) @ (
+        np.eye(columns) + 0.3 * rng.normal(size=(columns, columns))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +34,23 @@ def fitted() -> orn.Posterior:
     """A table with names that break what is careless: mark-up, dollars, other scripts, a very long word."""
     rng = np.random.default_rng(0)
     values = features(800, 4)
-    names = [NASTY, "price ($) in $", "長さ & breite", "anotherratherlongcolumnnamewithoutasinglespaceinit"]
+    names = [
+        NASTY,
+        "price ($) in $",
+        "長さ & breite",
+        "anotherratherlongcolumnnamewithoutasinglespaceinit",
+    ]
     frame = pd.DataFrame(values, columns=names).assign(area=rng.choice(["north", "south"], 800))
-    frame["price"] = 40.0 + values @ [1.0, -2.0, 0.5, 0.0] + 3.0 * (frame["area"] == "south") + rng.normal(size=800)
+    frame["price"] = (
+        40.0
+        + values @ [1.0, -2.0, 0.5, 0.0]
+        + 3.0 * (frame["area"] == "south")
+        + rng.normal(size=800)
+    )
     frame["長さ & breite"] *= 1e6  # its coefficient has six zeros after the point
-    return Table.of(frame, "price").sample(orn.ConstantSGD("full"), "table.csv", draws=400, progress=False)
+    return Table.of(frame, "price").sample(
+        orn.ConstantSGD("full"), "table.csv", draws=400, progress=False
+    )
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +86,14 @@ class Elements(HTMLParser):
 def test_the_page_has_every_section_in_order_with_the_verdict_first(page):
     text = page.read_text(encoding="utf-8")
     sections = re.findall(r'<section id="([^"]+)"', text)
-    assert sections == ["verdict", "coefficients", "covariance", "chains", "calibration", "settings"]
+    assert sections == [
+        "verdict",
+        "coefficients",
+        "covariance",
+        "chains",
+        "calibration",
+        "settings",
+    ]
     assert re.search(r"Verdict: (trusted|caution|not trusted)", text)
 
 
@@ -99,7 +120,11 @@ def test_names_are_escaped_everywhere(page):
 
 
 def test_ids_are_unique(page):
-    ids = [attributes["id"] for _, attributes in Elements(page.read_text(encoding="utf-8")).seen if "id" in attributes]
+    ids = [
+        attributes["id"]
+        for _, attributes in Elements(page.read_text(encoding="utf-8")).seen
+        if "id" in attributes
+    ]
     assert len(ids) == len(set(ids))
 
 
@@ -109,7 +134,9 @@ def test_numbers_in_the_table_are_those_of_the_summary(fitted, page):
     summary = encoding_of(fitted).original(fitted).summary()
     rows = re.findall(r'<td data-label="mean">([^<]+)</td>', page.read_text(encoding="utf-8"))
     found = np.array([float(text.replace("−", "-").replace(",", "")) for text in rows])
-    np.testing.assert_array_less(np.abs(found - summary["mean"].to_numpy()), 0.01 * summary["sd"].to_numpy())
+    np.testing.assert_array_less(
+        np.abs(found - summary["mean"].to_numpy()), 0.01 * summary["sd"].to_numpy()
+    )
 
 
 def test_figures_use_the_page_s_colours_only(page):
@@ -137,7 +164,10 @@ def sampled(sampler=None, columns: int = 3, **options) -> orn.Posterior:
 @pytest.mark.parametrize(
     ("make", "sections"),
     [
-        (lambda: sampled(orn.ConstantSGD("full", damping=0.5)), ("covariance", "chains", "calibration")),
+        (
+            lambda: sampled(orn.ConstantSGD("full", damping=0.5)),
+            ("covariance", "chains", "calibration"),
+        ),
         (lambda: sampled(orn.IASG()), ("covariance", "chains", "calibration")),
         (lambda: sampled(draws=2, chains=1), ("covariance", "chains", "calibration")),
         (lambda: sampled(columns=70), ("covariance", "chains", "calibration")),
@@ -145,12 +175,22 @@ def sampled(sampler=None, columns: int = 3, **options) -> orn.Posterior:
         (lambda: orn.laplace(sampled(draws=1).model), ("calibration",)),
         (
             lambda: orn.sample(
-                orn.glm(features(300, 1), features(300, 1)[:, 0], noise_scale=1.0, intercept=False), draws=50, progress=False
+                orn.glm(features(300, 1), features(300, 1)[:, 0], noise_scale=1.0, intercept=False),
+                draws=50,
+                progress=False,
             ),
             ("chains", "calibration"),
         ),
     ],
-    ids=["momentum", "windows", "two draws", "many parameters", "moments", "laplace", "one parameter"],
+    ids=[
+        "momentum",
+        "windows",
+        "two draws",
+        "many parameters",
+        "moments",
+        "laplace",
+        "one parameter",
+    ],
 )
 @pytest.mark.filterwarnings("ignore::ornstein.OrnsteinWarning")
 def test_every_kind_of_posterior_has_a_report(make, sections, tmp_path):
@@ -161,7 +201,9 @@ def test_every_kind_of_posterior_has_a_report(make, sections, tmp_path):
 
 
 def test_an_svg_keeps_its_text_as_text():
-    svg = as_svg(lambda figure, roles: figure.add_subplot().set_title("a $ b"), "name", 'says "hello"')
+    svg = as_svg(
+        lambda figure, roles: figure.add_subplot().set_title("a $ b"), "name", 'says "hello"'
+    )
     assert ">a $ b</text>" in svg
     assert 'aria-label="says &quot;hello&quot;"' in svg
     assert "DejaVu" not in svg
@@ -179,8 +221,12 @@ def test_the_pairs_shown_are_the_ones_that_differ_most(fitted):
     chosen = telling_pairs(Predicted.of(fitted), np.arange(size))
     assert chosen[0] == max(pairs, key=difference)
     assert not set(chosen[0]) & set(chosen[1])
-    sd = fitted.prediction.covariance / np.sqrt(np.outer(*[np.diagonal(fitted.prediction.covariance)] * 2))
-    assert chosen[2] == max((pair for pair in pairs if pair not in chosen[:2]), key=lambda pair: abs(sd[pair]))
+    sd = fitted.prediction.covariance / np.sqrt(
+        np.outer(*[np.diagonal(fitted.prediction.covariance)] * 2)
+    )
+    assert chosen[2] == max(
+        (pair for pair in pairs if pair not in chosen[:2]), key=lambda pair: abs(sd[pair])
+    )
 
 
 def calibrated(family: str, wrong: bool, rows: int = 4000):
@@ -189,15 +235,21 @@ def calibrated(family: str, wrong: bool, rows: int = 4000):
     values = features(rows, 3, seed=6)
     signal = 0.4 * values @ [1.0, -1.0, 0.5]
     if family == "gaussian":
-        noise = rng.normal(size=rows) * (np.where(rng.uniform(size=rows) < 0.2, 4.0, 0.5) if wrong else 1.0)
+        noise = rng.normal(size=rows) * (
+            np.where(rng.uniform(size=rows) < 0.2, 4.0, 0.5) if wrong else 1.0
+        )
         response = signal + noise
     elif family == "poisson":
         response = rng.poisson(np.exp(signal + 1.0) * (rng.gamma(1.0, 1.0, rows) if wrong else 1.0))
     elif family == "bernoulli":
-        response = rng.uniform(size=rows) < scipy.special.expit((4.0 * np.maximum(signal, 0.0) - 0.5) if wrong else signal)
+        response = rng.uniform(size=rows) < scipy.special.expit(
+            (4.0 * np.maximum(signal, 0.0) - 0.5) if wrong else signal
+        )
     else:
         # A bent signal, as above: one that linear logits do not see at all would leave base rates, and those are calibrated.
-        logits = np.outer(4.0 * np.maximum(signal, 0.0) - 0.5 if wrong else signal, [0.0, 1.0, -1.0])
+        logits = np.outer(
+            4.0 * np.maximum(signal, 0.0) - 0.5 if wrong else signal, [0.0, 1.0, -1.0]
+        )
         response = (rng.gumbel(size=(rows, 3)) + logits).argmax(axis=1)
     model = orn.glm(values, response, family=family)
     return calibrate(orn.laplace(model, draws=200, chains=1), model)
@@ -212,7 +264,11 @@ def test_calibration_tells_a_right_model_from_a_wrong_one(family):
             return float(scipy.stats.kstest(found.transforms, "uniform").pvalue)
         curve = found.reliability
         error = (curve.high - curve.low) / 2.0 / scipy.stats.norm.isf(0.025)
-        return float(scipy.stats.chi2.sf(np.sum(((curve.happened - curve.promised) / error) ** 2), curve.promised.size))
+        return float(
+            scipy.stats.chi2.sf(
+                np.sum(((curve.happened - curve.promised) / error) ** 2), curve.promised.size
+            )
+        )
 
     right, wrong = calibrated(family, wrong=False), calibrated(family, wrong=True)
     assert p_value(right) > 1e-3
@@ -266,7 +322,9 @@ Math.min(...[...document.querySelectorAll('svg')].flatMap(svg => {
 def browser():
     executable = find_chromium()
     if executable is None:
-        pytest.skip("no Chromium was found: install Debian's package chromium, or set CHROMIUM to its path")
+        pytest.skip(
+            "no Chromium was found: install Debian's package chromium, or set CHROMIUM to its path"
+        )
     with Chromium(executable) as opened:
         yield opened
 
@@ -287,7 +345,12 @@ def test_in_a_browser_nothing_overflows_and_all_can_be_read(browser, page, tmp_p
     browser.open(page, width, dark)
     assert browser.evaluate("innerWidth") == width
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
-    assert browser.evaluate("[...document.querySelectorAll('.table')].filter(e => e.scrollWidth > e.clientWidth).length") == 0
+    assert (
+        browser.evaluate(
+            "[...document.querySelectorAll('.table')].filter(e => e.scrollWidth > e.clientWidth).length"
+        )
+        == 0
+    )
     assert browser.evaluate(OVERFLOWING) == []
     assert browser.evaluate(UNREADABLE) == []
     assert browser.evaluate(SMALLEST) >= 7.0
@@ -314,10 +377,15 @@ def assert_painted(picture: Path, width: int, dark: bool) -> None:
 
 def test_the_browser_s_checks_would_notice(browser, page, tmp_path):
     """Negative control: a page that is too wide, shouts in the console, asks the network and hides its text."""
-    text = page.read_text(encoding="utf-8").replace("default-src 'none'", "default-src *; script-src 'unsafe-inline'")
+    text = page.read_text(encoding="utf-8").replace(
+        "default-src 'none'", "default-src *; script-src 'unsafe-inline'"
+    )
     spoilt = '<div style="width:2000px;color:#777;background:#777"><p>unseen</p></div><script>console.error("loud")</script>'
     path = tmp_path / "spoilt.html"
-    path.write_text(text.replace("</main>", spoilt + '<img src="http://127.0.0.1:9/x.png"></main>'), encoding="utf-8")
+    path.write_text(
+        text.replace("</main>", spoilt + '<img src="http://127.0.0.1:9/x.png"></main>'),
+        encoding="utf-8",
+    )
     browser.problems.clear()
     browser.requests.clear()
     browser.open(path, WIDE, dark=False)

@@ -21,7 +21,17 @@ from ornstein.paper.reproduce import MAKERS, reproduce, write_part
 from ornstein.paper.table_figure import table_reproduced
 from ornstein.theory import kl_covariance, monte_carlo_floor
 
-COLUMNS = ["dataset", "method", "paper_kl", "exact_kl_fq", "exact_kl_qf", "sim_kl_fq", "sim_sd", "floor", "relaxation_times"]
+COLUMNS = [
+    "dataset",
+    "method",
+    "paper_kl",
+    "exact_kl_fq",
+    "exact_kl_qf",
+    "sim_kl_fq",
+    "sim_sd",
+    "floor",
+    "relaxation_times",
+]
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +55,15 @@ def setting():
 def iterates():
     """The predicted process of full constant SGD on a small regression, and the posterior's covariance."""
     rng = np.random.default_rng(3)
-    features = rng.normal(size=(2000, 3)) @ np.array([[1.0, 0.6, 0.0], [0.0, 1.0, 0.3], [0.0, 0.0, 0.5]])
-    model = orn.glm(features, features @ [1.0, -1.0, 0.5] + rng.normal(size=2000), noise_scale=1.0, intercept=False)
+    features = rng.normal(size=(2000, 3)) @ np.array(
+        [[1.0, 0.6, 0.0], [0.0, 1.0, 0.3], [0.0, 0.0, 0.5]]
+    )
+    model = orn.glm(
+        features,
+        features @ [1.0, -1.0, 0.5] + rng.normal(size=2000),
+        noise_scale=1.0,
+        intercept=False,
+    )
     curvature = orn.measure(model)
     return model, curvature, orn.ConstantSGD("full").tune(curvature, batch_size=20)
 
@@ -92,13 +109,17 @@ def test_sgld_at_the_paper_s_rate_diverges_on_wine_and_is_replaced(setting):
     _, curvature = setting("wine")
     sampler = table1.samplers("wine")["sgld"]
     assert not sampler.tune(curvature, 100).predict(curvature).stable
-    assert orn.SGLD(step_size=2.4e-4).tune(curvature, 100).predict(curvature).relaxation_time < np.inf
+    assert (
+        orn.SGLD(step_size=2.4e-4).tune(curvature, 100).predict(curvature).relaxation_time < np.inf
+    )
     dynamics, note = table1.tuned("wine", "sgld", sampler, curvature)
     # The largest power of ten that is stable, as the paper's rates on the other two sets are.
     assert float(dynamics.preconditioner) == pytest.approx(1e-4 * curvature.n_data / 2.0)
     assert dynamics.predict(curvature).stable and "diverges" in note
     assert "2.9 is the exact value at 4.5e-05" in note
-    assert orn.SGLD(step_size=4.5e-5).tune(curvature, 100).predict(curvature).kl_pq == pytest.approx(2.9, abs=0.05)
+    assert orn.SGLD(step_size=4.5e-5).tune(curvature, 100).predict(
+        curvature
+    ).kl_pq == pytest.approx(2.9, abs=0.05)
 
 
 @pytest.mark.parametrize(("dataset", "rate"), [("protein", 1e-6), ("skin", 1e-5)])
@@ -167,20 +188,28 @@ def test_a_cell_agrees_with_its_ideal_chain_and_a_wrong_law_does_not(iterates, m
     model, curvature, _ = iterates
     monkeypatch.setitem(published.BATCH_SIZES, "wine", 20)
     monkeypatch.setitem(table1.MOST_STEPS, "wine", 160_000)
-    cell = table1.sampler_cell("wine", "sgd-f exact", orn.ConstantSGD("full"), model, curvature, False, 3)
+    cell = table1.sampler_cell(
+        "wine", "sgd-f exact", orn.ConstantSGD("full"), model, curvature, False, 3
+    )
     assert abs(cell.agreement_z) < 4.0
     assert cell.relaxation_times > 50 and cell.seeds == "0 1 2" and math.isnan(cell.paper_kl)
     assert 0.5 < cell.sim_kl_fq / cell.floor < 2.0
     # Negative control: noise believed to be half of what it is.
-    wrong = orn.Curvature(curvature.mode, curvature.hessian, 0.5 * curvature.noise, curvature.n_data)
-    other = table1.sampler_cell("wine", "sgd-f exact", orn.ConstantSGD("full"), model, wrong, False, 3)
+    wrong = orn.Curvature(
+        curvature.mode, curvature.hessian, 0.5 * curvature.noise, curvature.n_data
+    )
+    other = table1.sampler_cell(
+        "wine", "sgd-f exact", orn.ConstantSGD("full"), model, wrong, False, 3
+    )
     assert abs(other.agreement_z) > 8.0
 
 
 def test_disagreements_are_said():
     assert table1.disagreement(5.0, 4.0, math.nan, "") == ""
     assert "no reading" in table1.disagreement(5.0, 1.0, math.nan, "")
-    assert "would be that of a chain of about 4,600 steps" in table1.disagreement(5.0, 1.0, 4567.0, "")
+    assert "would be that of a chain of about 4,600 steps" in table1.disagreement(
+        5.0, 1.0, 4567.0, ""
+    )
     assert "another rate" in table1.disagreement(5.0, 1.0, 4567.0, "diverges")
 
 
@@ -204,7 +233,9 @@ def cell(dataset, method, note=""):
         "matching_steps": math.nan,
         "seeds": "0 1",
     }
-    return table1.Cell(dataset=dataset, method=method, paper_kl=0.7, exact_kl_fq=0.5, **numbers, **more, note=note)
+    return table1.Cell(
+        dataset=dataset, method=method, paper_kl=0.7, exact_kl_fq=0.5, **numbers, **more, note=note
+    )
 
 
 def test_table_as_files(tmp_path):
@@ -221,11 +252,15 @@ def test_table_as_files(tmp_path):
 def test_quick_figures_without_data(tmp_path, monkeypatch):
     """Figure 3 needs no data; the same numbers come out twice."""
     part = figure_3(None, True, lambda words: None)
-    assert isinstance(part, Reproduced) and "T = 10,000" in "".join(axes.get_title() for axes in part.drawn.axes)
+    assert isinstance(part, Reproduced) and "T = 10,000" in "".join(
+        axes.get_title() for axes in part.drawn.axes
+    )
     monkeypatch.setitem(MAKERS, "fig3", lambda *arguments: [part])
     reproduce("fig3", tmp_path / "one", report=lambda words: None)
     reproduce("fig3", tmp_path / "two", report=lambda words: None)
-    assert (tmp_path / "one" / "fig3.csv").read_bytes() == (tmp_path / "two" / "fig3.csv").read_bytes()
+    assert (tmp_path / "one" / "fig3.csv").read_bytes() == (
+        tmp_path / "two" / "fig3.csv"
+    ).read_bytes()
     page = (tmp_path / "one" / "reproduction.html").read_text(encoding="utf-8")
     assert "<svg" in page and "Figure 3" in page
 
@@ -246,7 +281,17 @@ def test_command_says_what_it_lacks(tmp_path, capsys, monkeypatch):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / SOURCES["wine"].file).write_text("not the wine", encoding="utf-8")
     with pytest.raises(SystemExit) as stopped:
-        main(["reproduce", "fig2", "--data-dir", str(tmp_path / "data"), "--quick", "--out", str(tmp_path / "out")])
+        main(
+            [
+                "reproduce",
+                "fig2",
+                "--data-dir",
+                str(tmp_path / "data"),
+                "--quick",
+                "--out",
+                str(tmp_path / "out"),
+            ]
+        )
     assert stopped.value.code == 2
     assert "SHA-256" in capsys.readouterr().err
     with pytest.raises(SystemExit) as stopped:
@@ -259,7 +304,13 @@ def test_all_leaves_out_what_has_no_data_and_says_so(tmp_path, monkeypatch):
     def absent(*arguments):
         raise orn.FileError("the data file is absent")
 
-    part = Reproduced("fig2", "Figure 2", table_reproduced([cell("wine", "sgd")]).drawn, [{"a": 1.0}], "what to see")
+    part = Reproduced(
+        "fig2",
+        "Figure 2",
+        table_reproduced([cell("wine", "sgd")]).drawn,
+        [{"a": 1.0}],
+        "what to see",
+    )
     for name in MAKERS:
         monkeypatch.setitem(MAKERS, name, absent)
     monkeypatch.setitem(MAKERS, "fig2", lambda *arguments: [part])
@@ -278,7 +329,9 @@ def test_all_leaves_out_what_has_no_data_and_says_so(tmp_path, monkeypatch):
 def test_a_quick_cell_comes_out_the_same_twice(setting):
     model, curvature = setting("wine")
     sampler = table1.samplers("wine")["sgd-f"]
-    one, two = (table1.sampler_cell("wine", "sgd-f", sampler, model, curvature, True, 2) for _ in range(2))
+    one, two = (
+        table1.sampler_cell("wine", "sgd-f", sampler, model, curvature, True, 2) for _ in range(2)
+    )
     assert one.sim_kl_fq == two.sim_kl_fq and one.ideal_kl_fq == two.ideal_kl_fq
     assert one.relaxation_times >= 50 and abs(one.agreement_z) < 4.0
 
@@ -291,12 +344,16 @@ def test_quick_all_twice(setting, tmp_path):
     said = []
     for folder in ("one", "two"):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", orn.OrnsteinWarning)  # short chains: what they warn of is in the notes
+            warnings.simplefilter(
+                "ignore", orn.OrnsteinWarning
+            )  # short chains: what they warn of is in the notes
             reproduce("all", tmp_path / folder, data_directory(), quick=True, report=said.append)
     made = sorted(path.name for path in (tmp_path / "one").glob("*.csv"))
     assert made == [*(f"fig{number}.csv" for number in range(1, 7)), "table1.csv"]
     for name in made:
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), (
+            name
+        )
     assert not any("left out" in words for words in said)
 
 
@@ -314,14 +371,18 @@ def test_simulations_are_as_predicted(setting, dataset):
         if (dataset, method) == ("skin", "sgld"):
             assert found.sim_kl_fq == pytest.approx(0.90, abs=0.05)
     if dataset == "skin":
-        assert table1.bbvi_cell(dataset, model, curvature, False, 5).sim_kl_fq == pytest.approx(5.8, abs=0.2)
+        assert table1.bbvi_cell(dataset, model, curvature, False, 5).sim_kl_fq == pytest.approx(
+            5.8, abs=0.2
+        )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dataset", ["wine", "skin", "protein"])
 def test_exact_full_sgd_is_at_its_floor(setting, dataset):
     model, curvature = setting(dataset)
-    found = table1.sampler_cell(dataset, "sgd-f exact", orn.ConstantSGD("full"), model, curvature, False, 5)
+    found = table1.sampler_cell(
+        dataset, "sgd-f exact", orn.ConstantSGD("full"), model, curvature, False, 5
+    )
     assert found.relaxation_times >= 50
     assert 0.5 < found.sim_kl_fq / found.floor < 2.0
     assert abs(found.agreement_z) < 4.0

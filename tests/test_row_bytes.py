@@ -23,7 +23,9 @@ def test_rows_taken_from_bytes_are_those_taken_from_numbers(dtype, columns):
     values, chosen = numbers(dtype, columns), np.array([3, 49, 3, 0])
     with width(dtype):
         held = as_bytes({"x": jnp.asarray(values), "y": jnp.arange(50)})
-        found = jax.jit(lambda data, rows: as_numbers(jax.tree.map(lambda leaf: leaf[rows], data)))(held, chosen)
+        found = jax.jit(lambda data, rows: as_numbers(jax.tree.map(lambda leaf: leaf[rows], data)))(
+            held, chosen
+        )
     assert isinstance(held["x"], RowBytes) and found["x"].dtype == dtype
     assert np.asarray(found["x"]).tobytes() == values[chosen].tobytes()
     assert np.array_equal(found["y"], chosen)
@@ -36,7 +38,13 @@ def test_the_memory_is_that_of_the_numbers():
 
 @pytest.mark.parametrize(
     "leaf",
-    [np.ones(50), np.ones((50, FEWEST - 1)), np.ones((50, MOST + 1)), np.ones((50, 20), dtype=np.int32), np.ones((50, 4, 20))],
+    [
+        np.ones(50),
+        np.ones((50, FEWEST - 1)),
+        np.ones((50, MOST + 1)),
+        np.ones((50, 20), dtype=np.int32),
+        np.ones((50, 4, 20)),
+    ],
     ids=["one column", "narrow", "wide", "whole numbers", "rows of matrices"],
 )
 def test_others_are_left_alone(leaf):

@@ -53,7 +53,9 @@ def problems(model, batch_size=7):
 def test_likelihoods_and_gradients_are_those_of_rows_in_pieces(small_data_too, family, weighted):
     rng = np.random.default_rng(5)
     offset = rng.normal(size=(ROWS, 3) if family == "categorical" else ROWS)
-    model = model_of(family, **({"weights": rng.uniform(1.0, 2.0, ROWS), "offset": offset} if weighted else {}))
+    model = model_of(
+        family, **({"weights": rng.uniform(1.0, 2.0, ROWS), "offset": offset} if weighted else {})
+    )
     pieces, table = problems(model)
     assert isinstance(table.data, RowTable) and not isinstance(pieces.data, RowTable)
     assert table.data.numbers.shape[1] % 8 == 0
@@ -65,7 +67,9 @@ def test_likelihoods_and_gradients_are_those_of_rows_in_pieces(small_data_too, f
             lambda p: model.loss.gradient_change(p, displacement, batch),
         )
         for read in reads:
-            assert np.allclose(jax.jit(read)(table), jax.jit(read)(pieces), rtol=ROUNDING, atol=ROUNDING)
+            assert np.allclose(
+                jax.jit(read)(table), jax.jit(read)(pieces), rtol=ROUNDING, atol=ROUNDING
+            )
 
 
 def gradient_of(model, displacement, batch):
@@ -76,7 +80,9 @@ def test_a_number_behind_the_features_that_meets_no_zero_is_seen(small_data_too,
     """The negative control: with a coefficient of 1e-6 for what lies behind the features the gradient is another one."""
 
     def not_zeros(coef, width):
-        return jnp.concatenate([coef, jnp.full((width - len(coef), *coef.shape[1:]), 1e-6, coef.dtype)])
+        return jnp.concatenate(
+            [coef, jnp.full((width - len(coef), *coef.shape[1:]), 1e-6, coef.dtype)]
+        )
 
     model = model_of("bernoulli")
     pieces, table = problems(model)
@@ -118,7 +124,9 @@ def test_rows_that_begin_at_lines_are_found_by_several_kernels(small_data_too, m
     pieces, table = problems(model)
     assert begin_at_lines(table.data) and not begin_at_lines(pieces.data)
     kernels = {
-        (p is table, s): run_of(model, p, s).program.one_kernel for p in (pieces, table) for s in ("replacement", "slices")
+        (p is table, s): run_of(model, p, s).program.one_kernel
+        for p in (pieces, table)
+        for s in ("replacement", "slices")
     }
     assert kernels == {
         (False, "replacement"): True,
@@ -136,12 +144,22 @@ def test_a_fit_on_rows_in_one_piece(monkeypatch):
     curvature = orn.measure(model)
     seen = []
     monkeypatch.setattr(
-        orn.Model, "problem", lambda self, *given, of=orn.Model.problem: (seen.append(of(self, *given)), seen[-1])[1]
+        orn.Model,
+        "problem",
+        lambda self, *given, of=orn.Model.problem: (seen.append(of(self, *given)), seen[-1])[1],
     )
 
     def draws():
-        options = {"curvature": curvature, "batch_size": 1000, "scheme": "without-replacement", "chains": 1, "seed": 1}
-        post = orn.sample(model, orn.ConstantSGD("full"), draws=20, warmup=20, thin=5, progress=False, **options)
+        options = {
+            "curvature": curvature,
+            "batch_size": 1000,
+            "scheme": "without-replacement",
+            "chains": 1,
+            "seed": 1,
+        }
+        post = orn.sample(
+            model, orn.ConstantSGD("full"), draws=20, warmup=20, thin=5, progress=False, **options
+        )
         return (post.draws - curvature.mode) / np.sqrt(np.diagonal(curvature.posterior_covariance))
 
     table = draws()
@@ -163,9 +181,21 @@ def test_a_fit_on_rows_in_one_piece(monkeypatch):
         (np.zeros((100_000, 112), np.float32), 10**5, False),
         (np.zeros((200_000, 60), np.float32), 10**5, False),
         (np.zeros((100_000, 100), np.int32), 10**5, False),
-        ({"columns": np.zeros((10**6, 20), np.int32), "values": np.zeros((10**6, 20))}, 10**5, False),
+        (
+            {"columns": np.zeros((10**6, 20), np.int32), "values": np.zeros((10**6, 20))},
+            10**5,
+            False,
+        ),
     ],
-    ids=["yes", "small steps", "within the caches", "no room", "few columns", "whole numbers", "sparse"],
+    ids=[
+        "yes",
+        "small steps",
+        "within the caches",
+        "no room",
+        "few columns",
+        "whole numbers",
+        "sparse",
+    ],
 )
 def test_only_where_it_pays(features, numbers, expected):
     rows = len(jax.tree.leaves(features)[0])
@@ -173,15 +203,23 @@ def test_only_where_it_pays(features, numbers, expected):
 
 
 def test_sparse_rows_stay_as_they_are(small_data_too):
-    model = orn.glm(scipy.sparse.random(ROWS, COLUMNS, 0.1, "csr", random_state=0), np.arange(float(ROWS)))
+    model = orn.glm(
+        scipy.sparse.random(ROWS, COLUMNS, 0.1, "csr", random_state=0), np.arange(float(ROWS))
+    )
     assert not isinstance(problems(model)[1].data, RowTable)
 
 
 def test_what_is_read_from_a_table():
-    data = {"x": np.arange(12.0).reshape(4, 3), "y": np.array([2, 0, 1, 2], np.int32), "offset": np.ones((4, 2))}
+    data = {
+        "x": np.arange(12.0).reshape(4, 3),
+        "y": np.array([2, 0, 1, 2], np.int32),
+        "offset": np.ones((4, 2)),
+    }
     table = side_by_side(data, "float32")
     assert table.numbers.shape == (4, 16) and table.numbers.dtype == jnp.float32
-    assert np.array_equal(np.asarray(table["x"])[:, :3], data["x"]) and not np.any(np.asarray(table["x"])[:, 6:])
+    assert np.array_equal(np.asarray(table["x"])[:, :3], data["x"]) and not np.any(
+        np.asarray(table["x"])[:, 6:]
+    )
     assert np.array_equal(table["y"], data["y"]) and np.array_equal(table["offset"], data["offset"])
     assert "offset" in table and "weight" not in table
     assert begin_at_lines(table) is False  # few rows

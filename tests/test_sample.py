@@ -25,7 +25,13 @@ def regression():
 
 def quick(sampler=None, **options):
     model, curvature = regression()
-    defaults = {"curvature": curvature, "batch_size": 20, "draws": 50, "chains": 2, "progress": False}
+    defaults = {
+        "curvature": curvature,
+        "batch_size": 20,
+        "draws": 50,
+        "chains": 2,
+        "progress": False,
+    }
     if hasattr(sampler, "kernel"):
         defaults.pop("batch_size")
     return orn.sample(model, sampler, **{**defaults, **options})
@@ -37,8 +43,17 @@ class TestWine:
     def test_the_full_preconditioner_reaches_the_laplace_posterior(self, wine_data):
         X, y = wine_data
         model = orn.glm(X, y, noise_scale=1.0, prior_precision=1.0, intercept=False)
-        post = orn.sample(model, orn.ConstantSGD("full"), batch_size=100, draws=1100, max_steps=10**6, progress=False)
-        laplace = orn.Gaussian(np.linalg.solve(X.T @ X + np.eye(11), X.T @ y), np.linalg.inv(X.T @ X + np.eye(11)))
+        post = orn.sample(
+            model,
+            orn.ConstantSGD("full"),
+            batch_size=100,
+            draws=1100,
+            max_steps=10**6,
+            progress=False,
+        )
+        laplace = orn.Gaussian(
+            np.linalg.solve(X.T @ X + np.eye(11), X.T @ y), np.linalg.inv(X.T @ X + np.eye(11))
+        )
         forward, backward = post.kl_to(laplace)
         assert post.settings["steps"] <= 10**6
         assert backward <= 0.01 and forward <= 0.01
@@ -51,8 +66,16 @@ class TestWine:
         X, y = wine_data
         model = orn.glm(X, y, noise_scale=1.0, prior_precision=1.0, intercept=False)
         curvature = orn.measure(model)
-        options = {"batch_size": 100, "draws": 500, "chains": 2, "curvature": curvature, "progress": False}
-        single, double = (orn.sample(model, dtype=dtype, **options) for dtype in ("float32", "float64"))
+        options = {
+            "batch_size": 100,
+            "draws": 500,
+            "chains": 2,
+            "curvature": curvature,
+            "progress": False,
+        }
+        single, double = (
+            orn.sample(model, dtype=dtype, **options) for dtype in ("float32", "float64")
+        )
         shift = np.abs(single.draws - double.draws) / curvature.laplace.standard_deviation
         assert np.max(shift) < 1e-3
         assert relative(single.covariance, double.covariance) < 1e-4
@@ -65,14 +88,29 @@ class TestBudget:
 
     def test_thinning_is_two_relaxation_times(self):
         post = quick()
-        assert 2.0 * post.prediction.relaxation_time <= post.settings["thin"] <= 2.0 * post.prediction.relaxation_time + 8
+        assert (
+            2.0 * post.prediction.relaxation_time
+            <= post.settings["thin"]
+            <= 2.0 * post.prediction.relaxation_time + 8
+        )
 
     def test_a_budget_that_is_too_small_cuts_thinning_with_a_warning(self):
         model = self.slow_model()
-        with pytest.warns(orn.BudgetWarning, match="thinning is cut from .* worth about .* Raise max_steps"):
-            post = orn.sample(model, orn.ConstantSGD("scalar"), batch_size=20, draws=100, max_steps=50_000, progress=False)
+        with pytest.warns(
+            orn.BudgetWarning, match="thinning is cut from .* worth about .* Raise max_steps"
+        ):
+            post = orn.sample(
+                model,
+                orn.ConstantSGD("scalar"),
+                batch_size=20,
+                draws=100,
+                max_steps=50_000,
+                progress=False,
+            )
         assert post.settings["thin"] < 2.0 * post.prediction.relaxation_time
-        assert post.settings["steps"] <= 50_000 * 1.01  # rounds of warm-up are rounded up to whole strides
+        assert (
+            post.settings["steps"] <= 50_000 * 1.01
+        )  # rounds of warm-up are rounded up to whole strides
 
     def test_the_bound_holds_also_where_warm_up_does_not_settle(self):
         """From a start 300 posterior sds away the slow direction cannot settle within the budget: said, not run for ever."""
@@ -107,17 +145,27 @@ class TestBudget:
     def test_the_automatic_batch_is_halved_until_the_step_is_stable(self):
         model, curvature = regression()
         sampler = orn.ConstantSGD("full", tuning="continuous")
-        scarce = orn.Curvature(curvature.mode, curvature.hessian, 0.02 * curvature.noise, curvature.n_data)
+        scarce = orn.Curvature(
+            curvature.mode, curvature.hessian, 0.02 * curvature.noise, curvature.n_data
+        )
         assert not sampler.tune(scarce, batch_size=32).predict(scarce).stable
-        post = orn.sample(model, sampler, curvature=scarce, draws=5, chains=1, warmup=0, progress=False)
+        post = orn.sample(
+            model, sampler, curvature=scarce, draws=5, chains=1, warmup=0, progress=False
+        )
         assert post.settings["batch_size"] in (4, 8, 16)
-        assert not sampler.tune(scarce, batch_size=2 * post.settings["batch_size"]).predict(scarce).stable
+        assert (
+            not sampler.tune(scarce, batch_size=2 * post.settings["batch_size"])
+            .predict(scarce)
+            .stable
+        )
 
     @pytest.mark.parametrize("batch_size", ["auto", 20])
     def test_the_law_is_predicted_once(self, monkeypatch, batch_size):
         """On many rows that takes longer than anything else."""
         predict, calls = orn.Dynamics.predict, []
-        monkeypatch.setattr(orn.Dynamics, "predict", lambda *given: calls.append(1) or predict(*given))
+        monkeypatch.setattr(
+            orn.Dynamics, "predict", lambda *given: calls.append(1) or predict(*given)
+        )
         assert quick(batch_size=batch_size, draws=5).prediction.stable
         assert len(calls) == 1
 
@@ -126,11 +174,20 @@ class TestStability:
     @pytest.mark.parametrize("damping", [1.0, 0.3])
     def test_a_step_beyond_the_bound_is_refused_naming_it(self, damping):
         _, curvature = regression()
-        bound = orn.ConstantSGD("scalar", 1e-3, damping).tune(curvature, 20).predict(curvature).step_bound
+        bound = (
+            orn.ConstantSGD("scalar", 1e-3, damping)
+            .tune(curvature, 20)
+            .predict(curvature)
+            .step_bound
+        )
         with pytest.raises(orn.StabilityError) as caught:
             quick(orn.ConstantSGD("scalar", 1.02 * bound, damping))
-        assert f"the step size {1.02 * bound:.4g} is beyond the stability bound {bound:.4g}" in str(caught.value)
-        assert quick(orn.ConstantSGD("scalar", 0.9 * bound, damping), draws=5, thin=1, warmup=0).draws.shape == (2, 5, 3)
+        assert f"the step size {1.02 * bound:.4g} is beyond the stability bound {bound:.4g}" in str(
+            caught.value
+        )
+        assert quick(
+            orn.ConstantSGD("scalar", 0.9 * bound, damping), draws=5, thin=1, warmup=0
+        ).draws.shape == (2, 5, 3)
 
     def test_a_matrix_is_refused_with_the_factor_that_saves_it(self):
         _, curvature = regression()
@@ -146,8 +203,12 @@ class TestStability:
         X, y = regression_data(400, 2)
         model = orn.glm(X, np.floor(np.exp(np.clip(y, -2, 2))), "poisson")
         far = {"coef": np.array([40.0, 40.0]), "intercept": np.zeros(())}
-        with pytest.raises(orn.DivergenceError, match="left the finite numbers near step") as caught:
-            orn.sample(model, init=far, warmup=200, draws=10, batch_size=5, progress=False, max_steps=10**7)
+        with pytest.raises(
+            orn.DivergenceError, match="left the finite numbers near step"
+        ) as caught:
+            orn.sample(
+                model, init=far, warmup=200, draws=10, batch_size=5, progress=False, max_steps=10**7
+            )
         error = caught.value
         assert error.step >= 1 and error.chain in range(4)
         assert error.last_finite.shape == (3,) and np.all(np.isfinite(error.last_finite))
@@ -204,9 +265,13 @@ class TestKeep:
     def test_moments_are_those_of_the_run_with_draws(self):
         whole, moments = quick(), quick(keep="moments")
         assert moments.draws.shape == (2, 0, 3)
-        assert np.array_equal(whole.mean, moments.mean) and np.array_equal(whole.covariance, moments.covariance)
+        assert np.array_equal(whole.mean, moments.mean) and np.array_equal(
+            whole.covariance, moments.covariance
+        )
         assert list(moments.summary().columns) == ["mean", "sd"]
-        assert moments.summary()["sd"].to_numpy() == pytest.approx(np.sqrt(np.diagonal(moments.covariance)))
+        assert moments.summary()["sd"].to_numpy() == pytest.approx(
+            np.sqrt(np.diagonal(moments.covariance))
+        )
         with pytest.raises(orn.InputError, match="only their moments were kept"):
             moments.predict(np.eye(3))
 
@@ -220,12 +285,16 @@ class TestKeep:
         assert np.array_equal(post.draws, every.draws[:, 7::8])
 
     def test_an_allocation_above_the_limit_is_refused_with_its_size(self):
-        with pytest.raises(orn.InputError, match=r"2\.4 GB, above the limit of 2 GB.*keep='moments'"):
+        with pytest.raises(
+            orn.InputError, match=r"2\.4 GB, above the limit of 2 GB.*keep='moments'"
+        ):
             quick(draws=50_000_000, thin=1, max_steps=10**9, warmup=0)
 
     def test_the_refusal_comes_before_the_run(self, monkeypatch):
         monkeypatch.setattr(collect, "LARGEST_ALLOCATION", 1000)
-        monkeypatch.setattr("ornstein.engine.Run.advance", lambda *_, **__: pytest.fail("steps were taken first"))
+        monkeypatch.setattr(
+            "ornstein.engine.Run.advance", lambda *_, **__: pytest.fail("steps were taken first")
+        )
         with pytest.raises(orn.InputError, match="GB"):
             quick()
 
@@ -245,21 +314,31 @@ class TestAnyModel:
 
         init = {"layer": {"weight": jnp.zeros((3, 2))}, "bias": jnp.zeros(2)}
         return orn.Model(
-            log_likelihood, {"x": x, "y": y}, lambda p: -0.5 * jnp.sum(p["bias"] ** 2), init=init, predict=predict
+            log_likelihood,
+            {"x": x, "y": y},
+            lambda p: -0.5 * jnp.sum(p["bias"] ** 2),
+            init=init,
+            predict=predict,
         ), x
 
     def test_draws_come_back_in_the_users_tree(self):
         model, x = self.model()
         post = orn.sample(model, draws=300, chains=2, progress=False)
-        assert post.params["layer"]["weight"].shape == (2, 300, 3, 2) and post.params["bias"].shape == (2, 300, 2)
+        assert post.params["layer"]["weight"].shape == (2, 300, 3, 2) and post.params[
+            "bias"
+        ].shape == (2, 300, 2)
         assert post.names[:3] == ("bias[0]", "bias[1]", "layer.weight[0,0]")
-        assert np.array_equal(post.params["layer"]["weight"][1, 7], post.draws[1, 7, 2:].reshape(3, 2))
+        assert np.array_equal(
+            post.params["layer"]["weight"][1, 7], post.draws[1, 7, 2:].reshape(3, 2)
+        )
         scores, _ = covariance_scores(post)
         assert np.max(np.abs(scores)) < SIGMAS
         found = post.predict(x[:5])
         assert found.draws.shape == (600, 5, 2)
         at_mode = model.layout.unflatten(post.curvature.mode)
-        assert found.mean == pytest.approx(x[:5] @ at_mode["layer"]["weight"] + at_mode["bias"], abs=0.05)
+        assert found.mean == pytest.approx(
+            x[:5] @ at_mode["layer"]["weight"] + at_mode["bias"], abs=0.05
+        )
 
     def test_arviz_has_one_variable_per_leaf(self):
         model, _ = self.model()
@@ -279,7 +358,9 @@ class TestPosterior:
     def test_the_summary_has_every_parameter(self):
         table = quick(draws=200).summary(0.9)
         assert list(table.index) == ["x0", "x1", "x2"]
-        assert {"mean", "sd", "5%", "95%", "mcse", "ess_bulk", "ess_tail", "r_hat"} <= set(table.columns)
+        assert {"mean", "sd", "5%", "95%", "mcse", "ess_bulk", "ess_tail", "r_hat"} <= set(
+            table.columns
+        )
         assert np.all(table["5%"] < table["mean"]) and np.all(table["mean"] < table["95%"])
         assert np.all(table["r_hat"] < 1.1) and np.all(table["ess_bulk"] > 50)
 
@@ -291,7 +372,11 @@ class TestPosterior:
     def test_settings_say_where_the_draws_came_from(self):
         settings = quick(seed=3).settings
         assert {"ornstein", "jax", "numpy", "scipy", "python", "seconds", "steps"} <= set(settings)
-        assert settings["seed"] == 3 and settings["dtype"] == "float32" and settings["complete"] is True
+        assert (
+            settings["seed"] == 3
+            and settings["dtype"] == "float32"
+            and settings["complete"] is True
+        )
 
     def test_default_sampler_is_full_constant_sgd(self):
         assert quick().dynamics.sampler == "ConstantSGD('full')"

@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers import hessian_and_noise, matrix_of, relative
-from sampler_checks import assert_law, assert_not_law, logistic, one_step, quadratic, run, tiny, tiny_minibatch_moments
+from sampler_checks import (
+    assert_law,
+    assert_not_law,
+    logistic,
+    one_step,
+    quadratic,
+    run,
+    tiny,
+    tiny_minibatch_moments,
+)
 
 import ornstein as orn
 from ornstein import theory
@@ -30,7 +39,10 @@ def test_one_step_is_the_update_of_its_paper(form):
     step = matrix_of(dynamics.preconditioner, 2)
     h = step / epsilon
     assert np.allclose(mean[:2], shift - step @ gradient, atol=1e-12)
-    assert relative(covariance[:2, :2], step @ spread @ step + epsilon * h @ factor @ factor.T @ h) < 1e-10
+    assert (
+        relative(covariance[:2, :2], step @ spread @ step + epsilon * h @ factor @ factor.T @ h)
+        < 1e-10
+    )
 
 
 @pytest.mark.parametrize("damping", [1.0, 0.3])
@@ -38,7 +50,9 @@ def test_one_step_is_the_update_of_its_paper(form):
 @pytest.mark.parametrize("injected", [None, 0.01, "diagonal", "matrix"], ids=str)
 def test_the_full_discrete_form_has_the_posterior_as_its_law(injected, batch, damping):
     rng = np.random.default_rng(1)
-    noise = {"diagonal": rng.uniform(0.01, 0.1, 4), "matrix": 0.02 * rng.normal(size=(4, 6))}.get(injected, injected)
+    noise = {"diagonal": rng.uniform(0.01, 0.1, 4), "matrix": 0.02 * rng.normal(size=(4, 6))}.get(
+        injected, injected
+    )
     for curvature in (written_down(), quadratic()[1]):
         given = noise if np.ndim(noise) == 0 else noise[: curvature.dim]
         dynamics = orn.SGFS(injected=given, damping=damping).tune(curvature, batch)
@@ -50,7 +64,11 @@ def test_the_discrete_form_is_the_one_of_the_theory_page():
     curvature, epsilon, batch = written_down(), 0.003, 20
     dynamics = orn.SGFS(step_size=epsilon, injected=0.05).tune(curvature, batch)
     n = curvature.n_data
-    inverse = epsilon * curvature.hessian + epsilon * n / batch * curvature.noise + n * 0.05**2 * np.eye(4)
+    inverse = (
+        epsilon * curvature.hessian
+        + epsilon * n / batch * curvature.noise
+        + n * 0.05**2 * np.eye(4)
+    )
     assert relative(dynamics.preconditioner, 2.0 * epsilon * np.linalg.inv(inverse)) < 1e-10
 
 
@@ -69,7 +87,9 @@ def test_the_papers_forms_for_every_batch_size(scheme):
     for form, h in wanted.items():
         sampler = orn.SGFS(form, step_size=epsilon, injected=factor, tuning="continuous")
         assert relative(sampler.tune(curvature, size, scheme).preconditioner, epsilon * h) < 1e-10
-    full = orn.SGFS("full", step_size=epsilon, injected=factor, tuning="continuous").tune(curvature, size, scheme)
+    full = orn.SGFS("full", step_size=epsilon, injected=factor, tuning="continuous").tune(
+        curvature, size, scheme
+    )
     assert full.predict(curvature, time="continuous").kl_qp < 1e-10
 
 
@@ -80,7 +100,10 @@ def test_defaults_are_theorem_1_and_as_much_noise_again():
     epsilon = theory.theorem_1_rate(curvature.noise, 2000, 20)
     assert f"ε = {epsilon:.6g}" in dynamics.notes[0]
     step = dynamics.preconditioner
-    assert relative(step, 2.0 * np.linalg.inv(curvature.hessian + 2.0 * 2000 / 20 * curvature.noise)) < 1e-10
+    assert (
+        relative(step, 2.0 * np.linalg.inv(curvature.hessian + 2.0 * 2000 / 20 * curvature.noise))
+        < 1e-10
+    )
     assert relative(dynamics.injected, step @ curvature.noise @ step / 20) < 1e-10
 
 
@@ -89,7 +112,12 @@ def test_searched_steps_beat_the_papers_and_their_neighbours(form):
     for curvature in (written_down(), quadratic()[1]):
         searched = orn.SGFS(form, injected=0.02).tune(curvature, 20)
         best = searched.predict(curvature).kl_qp
-        paper = orn.SGFS(form, injected=0.02, tuning="continuous").tune(curvature, 20).predict(curvature).kl_qp
+        paper = (
+            orn.SGFS(form, injected=0.02, tuning="continuous")
+            .tune(curvature, 20)
+            .predict(curvature)
+            .kl_qp
+        )
         assert best <= paper + 1e-9
         epsilon = float(searched.notes[0].split("=")[1])
         for factor in (0.95, 1.05):
@@ -107,7 +135,13 @@ def test_max_step_bounds_the_preconditioner_and_reports_where_it_is_not_needed(t
     highest = 2.0 / (2000 * (wanted[1] + wanted[2]) / 2.0)  # two parameters need noise, two do not
     dynamics = orn.SGFS("diagonal", epsilon, max_step=highest, tuning=tuning).tune(curvature, batch)
     extra = np.maximum(2.0 / (highest * 2000) - epsilon / batch * np.diagonal(curvature.noise), 0.0)
-    assert relative(np.diagonal(matrix_of(dynamics.injected, 4)), dynamics.preconditioner**2 * extra / epsilon) < 1e-10
+    assert (
+        relative(
+            np.diagonal(matrix_of(dynamics.injected, 4)),
+            dynamics.preconditioner**2 * extra / epsilon,
+        )
+        < 1e-10
+    )
     assert np.all(dynamics.preconditioner <= epsilon * highest * (1 + 1e-9))
     if tuning == "continuous":
         assert np.allclose(dynamics.preconditioner[extra > 0], epsilon * highest)
@@ -116,7 +150,9 @@ def test_max_step_bounds_the_preconditioner_and_reports_where_it_is_not_needed(t
     assert len(quiet) == 2 and all(name in note for name in quiet)
     assert not any(
         "none is injected" in note
-        for note in orn.SGFS("diagonal", epsilon, max_step=0.1 * highest).tune(curvature, batch).notes
+        for note in orn.SGFS("diagonal", epsilon, max_step=0.1 * highest)
+        .tune(curvature, batch)
+        .notes
     )
 
 

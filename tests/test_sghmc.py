@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers import hessian_and_noise, joint_covariance, relative
-from sampler_checks import assert_law, assert_not_law, logistic, one_step, quadratic, run, tiny, tiny_minibatch_moments
+from sampler_checks import (
+    assert_law,
+    assert_not_law,
+    logistic,
+    one_step,
+    quadratic,
+    run,
+    tiny,
+    tiny_minibatch_moments,
+)
 
 import ornstein as orn
 
@@ -54,7 +63,10 @@ def test_the_step_is_refused_beyond_the_bound_of_its_noise(exact):
 @pytest.mark.parametrize("damping", [1.0, 0.3, 0.05])
 def test_the_exact_form_has_the_posterior_as_its_law(damping):
     for curvature in (written_down(), quadratic()[1]):
-        assert orn.SGHMC(damping=damping, exact=True).tune(curvature, 50).predict(curvature).kl_qp < 1e-9
+        assert (
+            orn.SGHMC(damping=damping, exact=True).tune(curvature, 50).predict(curvature).kl_qp
+            < 1e-9
+        )
 
 
 def test_the_automatic_step_keeps_the_divergence_small():
@@ -79,7 +91,9 @@ def test_the_prediction_is_that_of_the_companion_matrix():
 
 
 @pytest.mark.parametrize(
-    "sampler", [orn.SGHMC(), orn.SGHMC(exact=True), orn.SGHMC(damping=1.0)], ids=["plain", "exact", "overdamped"]
+    "sampler",
+    [orn.SGHMC(), orn.SGHMC(exact=True), orn.SGHMC(damping=1.0)],
+    ids=["plain", "exact", "overdamped"],
 )
 def test_the_covariance_is_as_predicted_on_a_quadratic_loss(sampler):
     model, curvature = quadratic()
@@ -104,7 +118,11 @@ def test_noise_that_is_not_corrected_and_doubled_noise_are_noticed():
         assert_not_law(posterior, wrong.predict(curvature).covariance)
 
 
-@pytest.mark.parametrize("options", [{"step_size": 0.0}, {"step_size": "big"}, {"damping": 0.0}, {"damping": 1.1}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{"step_size": 0.0}, {"step_size": "big"}, {"damping": 0.0}, {"damping": 1.1}],
+    ids=str,
+)
 def test_bad_settings_are_refused(options):
     with pytest.raises(orn.InputError):
         orn.SGHMC(**options)

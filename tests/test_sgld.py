@@ -55,8 +55,12 @@ def test_one_step_with_control_variates_takes_off_the_noise_at_the_mode():
     mean, covariance = one_step(dynamics, shift)
     differences = tiny_gradients(curvature.mode + shift) - tiny_gradients(curvature.mode)
     assert np.allclose(mean[:2], shift - epsilon / 2 * 5 * differences.mean(axis=0), atol=1e-12)
-    assert np.allclose(differences.mean(axis=0), tiny_gradients(curvature.mode + shift).mean(axis=0), atol=1e-9)
-    wanted = (epsilon * 5 / 2) ** 2 * np.cov(differences, rowvar=False, bias=True) + epsilon * np.eye(2)
+    assert np.allclose(
+        differences.mean(axis=0), tiny_gradients(curvature.mode + shift).mean(axis=0), atol=1e-9
+    )
+    wanted = (epsilon * 5 / 2) ** 2 * np.cov(
+        differences, rowvar=False, bias=True
+    ) + epsilon * np.eye(2)
     assert relative(covariance[:2, :2], wanted) < 1e-10
     assert np.allclose(one_step(dynamics, np.zeros(2))[1][:2, :2], epsilon * np.eye(2), atol=1e-15)
 
@@ -87,18 +91,25 @@ def test_the_prediction_solves_the_corrected_equation():
 
 
 def test_the_automatic_step_is_the_largest_with_a_small_divergence():
-    for curvature, choices in ((written_down(), ({}, {"damping": 0.2})), (quadratic()[1], ({}, {"control_variates": True}))):
+    for curvature, choices in (
+        (written_down(), ({}, {"damping": 0.2})),
+        (quadratic()[1], ({}, {"control_variates": True})),
+    ):
         for options in choices:
             dynamics = orn.SGLD(**options).tune(curvature, 50)
             epsilon = 2.0 * float(dynamics.preconditioner) / curvature.n_data
             larger = orn.SGLD(step_size=1.1 * epsilon, **options).tune(curvature, 50)
-            assert 0.045 < dynamics.predict(curvature).kl_qp <= 0.05 < larger.predict(curvature).kl_qp
+            assert (
+                0.045 < dynamics.predict(curvature).kl_qp <= 0.05 < larger.predict(curvature).kl_qp
+            )
 
 
 @pytest.mark.parametrize("control_variates", [False, True])
 @pytest.mark.parametrize("damping", [1.0, 0.3])
 @pytest.mark.parametrize("scheme", ["replacement", "without-replacement"])
-def test_the_exact_form_has_the_posterior_as_its_law_up_to_its_bound(damping, scheme, control_variates):
+def test_the_exact_form_has_the_posterior_as_its_law_up_to_its_bound(
+    damping, scheme, control_variates
+):
     for curvature in (written_down(), quadratic()[1]):
         sampler = orn.SGLD(exact=True, control_variates=control_variates, damping=damping)
         half = sampler.tune(curvature, 50, scheme)
@@ -108,7 +119,9 @@ def test_the_exact_form_has_the_posterior_as_its_law_up_to_its_bound(damping, sc
             dynamics = orn.SGLD(epsilon, **options).tune(curvature, 50, scheme)
             assert dynamics.predict(curvature).kl_qp < 1e-8
         with pytest.raises(orn.InputError, match="is not below"):
-            orn.SGLD(1.01 * bound, exact=True, control_variates=control_variates, damping=damping).tune(curvature, 50, scheme)
+            orn.SGLD(
+                1.01 * bound, exact=True, control_variates=control_variates, damping=damping
+            ).tune(curvature, 50, scheme)
 
 
 def test_the_bound_of_the_exact_form_is_the_one_of_the_theory_page():
@@ -125,7 +138,9 @@ def test_the_injection_is_a_covariance_exactly_up_to_its_bound(damping, drift):
     bound = theory.injection_bound(hessian, noise, 500, 20, damping, drift=drift)
 
     def smallest(step):
-        matched = theory.matched_injection(hessian if drift else 0.0 * hessian, noise, step, 500, 20, damping)
+        matched = theory.matched_injection(
+            hessian if drift else 0.0 * hessian, noise, step, 500, 20, damping
+        )
         return np.linalg.eigvalsh(matched)[0] / step
 
     assert smallest(0.999 * bound) > 0 > smallest(1.001 * bound)
@@ -136,7 +151,12 @@ def test_momentum_changes_nothing_as_the_step_vanishes():
     curvature = written_down()
     posterior = curvature.posterior_covariance
     for damping in (0.1, 0.5):
-        found = orn.SGLD(step_size=1e-12, damping=damping).tune(curvature, 50).predict(curvature).covariance
+        found = (
+            orn.SGLD(step_size=1e-12, damping=damping)
+            .tune(curvature, 50)
+            .predict(curvature)
+            .covariance
+        )
         assert relative(found, posterior) < 1e-3
 
 
@@ -198,9 +218,13 @@ def test_doubled_noise_is_noticed():
     model, curvature = quadratic()
     dynamics = orn.SGLD(exact=True).tune(curvature, 200)
     posterior = run(model, curvature, dynamics, None)
-    louder = orn.Dynamics(dynamics.preconditioner, 200, injected=2.0 * dynamics.injected).predict(curvature)
+    louder = orn.Dynamics(dynamics.preconditioner, 200, injected=2.0 * dynamics.injected).predict(
+        curvature
+    )
     assert_not_law(posterior, louder.covariance)
-    smaller = orn.Dynamics(dynamics.preconditioner, 100, injected=dynamics.injected).predict(curvature)
+    smaller = orn.Dynamics(dynamics.preconditioner, 100, injected=dynamics.injected).predict(
+        curvature
+    )
     assert_not_law(posterior, smaller.covariance)
 
 
@@ -212,15 +236,27 @@ def test_doubled_noise_is_noticed():
 def test_the_full_preconditioner_is_the_inverse_of_what_a_step_takes_up(damping, control_variates):
     """H = (ε/2)(μ/(2−μ) A + (N/S) C)⁻¹, R = (εμ − ε²/4)/N times the same inverse, and the bound is 4μ; all by hand."""
     curvature, batch = quadratic()[1], 50
-    options = {"exact": True, "control_variates": control_variates, "damping": damping, "preconditioner": "full"}
+    options = {
+        "exact": True,
+        "control_variates": control_variates,
+        "damping": damping,
+        "preconditioner": "full",
+    }
     noise = curvature.effective_noise - (curvature.noise if control_variates else 0.0)
-    inverse = np.linalg.inv(damping / (2.0 - damping) * curvature.hessian + curvature.n_data / batch * noise)
+    inverse = np.linalg.inv(
+        damping / (2.0 - damping) * curvature.hessian + curvature.n_data / batch * noise
+    )
     automatic = orn.SGLD(**options).tune(curvature, batch)
     assert relative(automatic.preconditioner, 0.2 * damping * inverse) < 1e-10
     epsilon = 1.3 * damping
     dynamics = orn.SGLD(epsilon, **options).tune(curvature, batch)
     assert relative(dynamics.preconditioner, epsilon / 2 * inverse) < 1e-10
-    assert relative(dynamics.injected, (epsilon * damping - epsilon**2 / 4) / curvature.n_data * inverse) < 1e-9
+    assert (
+        relative(
+            dynamics.injected, (epsilon * damping - epsilon**2 / 4) / curvature.n_data * inverse
+        )
+        < 1e-9
+    )
     orn.SGLD(3.999 * damping, **options).tune(curvature, batch)
     with pytest.raises(orn.InputError, match="is not below"):
         orn.SGLD(4.0 * damping, **options).tune(curvature, batch)
@@ -233,7 +269,12 @@ def test_the_full_preconditioner_is_the_inverse_of_what_a_step_takes_up(damping,
 def test_the_preconditioned_exact_form_has_the_posterior_as_its_law_up_to_its_bound(
     preconditioner, scheme, damping, control_variates
 ):
-    options = {"exact": True, "control_variates": control_variates, "damping": damping, "preconditioner": preconditioner}
+    options = {
+        "exact": True,
+        "control_variates": control_variates,
+        "damping": damping,
+        "preconditioner": preconditioner,
+    }
     for curvature in (written_down(), quadratic()[1]):
         tenth = orn.SGLD(**options).tune(curvature, 50, scheme)
         for factor in (1e-3, 1.0, 9.99):
@@ -258,7 +299,9 @@ def test_control_variates_and_curvature_make_a_draw_cost_a_few_minibatches():
     response = curvature.effective_noise - curvature.noise
     ratios = scipy.linalg.eigvalsh(curvature.n_data / batch * response, curvature.hessian)
     options = {"exact": True, "preconditioner": "full"}
-    controlled = orn.SGLD(2.0, **options, control_variates=True).tune(curvature, batch).predict(curvature)
+    controlled = (
+        orn.SGLD(2.0, **options, control_variates=True).tune(curvature, batch).predict(curvature)
+    )
     slowest = 1.0 / (1.0 + ratios[-1])
     assert np.isclose(controlled.relaxation_time, -1.0 / np.log(1.0 - slowest), rtol=1e-9)
     assert controlled.relaxation_time < 1.0
@@ -286,7 +329,9 @@ def test_the_covariance_is_as_predicted_with_a_preconditioner(problem, options):
 def test_unshaped_noise_with_a_preconditioner_is_noticed():
     """Negative control: N(0, εG) where the exact form injects less."""
     model, curvature = quadratic()
-    exact = orn.SGLD(2.0, exact=True, control_variates=True, preconditioner="full").tune(curvature, 50)
+    exact = orn.SGLD(2.0, exact=True, control_variates=True, preconditioner="full").tune(
+        curvature, 50
+    )
     plain = orn.SGLD(2.0, control_variates=True, preconditioner="full").tune(curvature, 50)
     assert_not_law(run(model, curvature, exact, None), plain.predict(curvature).covariance)
     assert_not_law(run(model, curvature, plain, None), curvature.posterior_covariance)
@@ -306,7 +351,9 @@ def test_the_full_preconditioner_needs_the_full_curvature():
     diagonal = orn.Curvature(np.zeros(2), np.ones(2), np.ones(2), 100)
     with pytest.raises(orn.InputError, match="holds diagonals only"):
         orn.SGLD(preconditioner="full").tune(diagonal, 10)
-    assert orn.SGLD(preconditioner="diagonal", exact=True).tune(diagonal, 10).preconditioner.shape == (2,)
+    assert orn.SGLD(preconditioner="diagonal", exact=True).tune(
+        diagonal, 10
+    ).preconditioner.shape == (2,)
 
 
 # Decreasing rates.
@@ -328,7 +375,13 @@ def test_the_engine_takes_each_rate_at_its_step():
     curvature = orn.measure(model)
     schedule = orn.robbins_monro(1e-3, 5.0, 0.6)
     silent = orn.SGLD(schedule=schedule, control_variates=True).tune(curvature, 7)
-    silent = orn.Dynamics(silent.preconditioner, 7, injected=np.zeros(()), schedule=silent.schedule, control_variates=True)
+    silent = orn.Dynamics(
+        silent.preconditioner,
+        7,
+        injected=np.zeros(()),
+        schedule=silent.schedule,
+        control_variates=True,
+    )
     start = curvature.mode + 1.0
     options = {"thin": 1, "warmup": 0, "init": start, "chains": 2, "dtype": "float64"}
     posterior = run(model, curvature, silent, None, draws=400, **options)
@@ -369,11 +422,13 @@ def test_a_decreasing_rate_brings_the_law_to_the_posterior():
     shifted = posterior.draws - curvature.mode
     seconds = np.einsum("cti,ctj->cij", shifted, shifted) / shifted.shape[1]
     error = seconds.std(axis=0, ddof=1) / np.sqrt(16)
-    assert np.max(np.abs(seconds.mean(axis=0) - pooled) / error) < 4.5  # t with 15 degrees of freedom, six entries, 1 in 400
+    assert (
+        np.max(np.abs(seconds.mean(axis=0) - pooled) / error) < 4.5
+    )  # t with 15 degrees of freedom, six entries, 1 in 400
     assert np.all(np.diagonal(kept[-1]) < np.diagonal(kept[0]))
-    assert theory.kl_covariance(kept[-1], curvature.posterior_covariance) < 0.5 * theory.kl_covariance(
-        kept[0], curvature.posterior_covariance
-    )
+    assert theory.kl_covariance(
+        kept[-1], curvature.posterior_covariance
+    ) < 0.5 * theory.kl_covariance(kept[0], curvature.posterior_covariance)
 
 
 # What is refused.

@@ -7,7 +7,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import hessian_and_noise, joint_covariance, relative
-from sampler_checks import assert_law, assert_not_law, logistic, one_step, quadratic, run, scores, tiny, tiny_minibatch_moments
+from sampler_checks import (
+    assert_law,
+    assert_not_law,
+    logistic,
+    one_step,
+    quadratic,
+    run,
+    scores,
+    tiny,
+    tiny_minibatch_moments,
+)
 
 import ornstein as orn
 from ornstein.precision import width
@@ -37,11 +47,21 @@ def test_the_thermostat_moves_by_the_excess_of_kinetic_energy():
     dynamics = orn.SGNHT(0.004, 0.2).tune(tiny()[3], 2)
     with width("float64"):
         arrays = {name: jnp.asarray(value) for name, value in dynamics.arrays().items()}
-        start = {**dynamics.kernel().start(jnp.zeros(2)), "velocity": jnp.array([0.1, -0.2]), "thermostat": jnp.asarray(0.05)}
-        after = dynamics.kernel().step(arrays, start, lambda position: jnp.array([1.0, 2.0]), jnp.array([0.3, -0.4]), 1.0)
+        start = {
+            **dynamics.kernel().start(jnp.zeros(2)),
+            "velocity": jnp.array([0.1, -0.2]),
+            "thermostat": jnp.asarray(0.05),
+        }
+        after = dynamics.kernel().step(
+            arrays, start, lambda position: jnp.array([1.0, 2.0]), jnp.array([0.3, -0.4]), 1.0
+        )
     velocity = np.asarray(after["velocity"])
     zeta = dynamics.damping + 0.05
-    assert np.isclose(float(after["thermostat"]), 0.05 + (1 - zeta / 2) * velocity @ velocity / 2 - 0.004, atol=1e-15)
+    assert np.isclose(
+        float(after["thermostat"]),
+        0.05 + (1 - zeta / 2) * velocity @ velocity / 2 - 0.004,
+        atol=1e-15,
+    )
     assert np.allclose(after["position"], velocity)
 
 
@@ -52,8 +72,12 @@ def test_the_mean_of_the_thermostat_gives_the_wanted_kinetic_energy():
         dynamics = orn.SGNHT(eta, 0.1).tune(curvature, 50)
         step = float(dynamics.preconditioner) * np.eye(4)
         injected = float(dynamics.injected) * np.eye(4)
-        joint = joint_covariance(curvature.hessian, curvature.noise / 50, step, dynamics.damping, injected)
-        assert np.isclose((1.0 - dynamics.damping / 2.0) * np.trace(joint[4:, 4:]) / 4, eta, rtol=1e-6)
+        joint = joint_covariance(
+            curvature.hessian, curvature.noise / 50, step, dynamics.damping, injected
+        )
+        assert np.isclose(
+            (1.0 - dynamics.damping / 2.0) * np.trace(joint[4:, 4:]) / 4, eta, rtol=1e-6
+        )
     first_order = 0.1 + 1e-8 * 2000**2 * np.trace(curvature.noise) / (2 * 50 * 4)
     assert np.isclose(orn.SGNHT(1e-8, 0.1).tune(curvature, 50).damping, first_order, rtol=1e-4)
 
@@ -73,16 +97,25 @@ def test_the_thermostat_finds_its_mean_from_elsewhere():
     normals = jnp.asarray(rng.standard_normal((steps, 2, dimension), dtype=np.float32))
 
     def step(state, normal):
-        after = kernel.step(arrays, state, lambda position: position + noise_sd * normal[1], normal[0], 1.0)
+        after = kernel.step(
+            arrays, state, lambda position: position + noise_sd * normal[1], normal[0], 1.0
+        )
         return after, (after["thermostat"], jnp.mean(after["position"] ** 2))
 
-    start = {**kernel.start(jnp.zeros(dimension, jnp.float32)), "thermostat": jnp.asarray(0.3, jnp.float32)}
-    _, (thermostat, width_) = jax.jit(lambda state, values: jax.lax.scan(step, state, values))(start, normals)
+    start = {
+        **kernel.start(jnp.zeros(dimension, jnp.float32)),
+        "thermostat": jnp.asarray(0.3, jnp.float32),
+    }
+    _, (thermostat, width_) = jax.jit(lambda state, values: jax.lax.scan(step, state, values))(
+        start, normals
+    )
     found, second = np.asarray(thermostat)[10_000:] + dynamics.damping, np.asarray(width_)[10_000:]
     batches = found.reshape(50, -1).mean(axis=1)
     error = batches.std(ddof=1) / np.sqrt(50)
     wanted = 0.1 + eta * noise_sd**2 / 2.0
-    assert abs(batches.mean() - wanted) < 4.0 * error + 0.05 * eta  # the discretisation of time is of the order of η
+    assert (
+        abs(batches.mean() - wanted) < 4.0 * error + 0.05 * eta
+    )  # the discretisation of time is of the order of η
     assert 0.5 < found.var() / (eta / dimension) < 2.0
     means = second.reshape(50, -1).mean(axis=1)
     assert abs(means.mean() - 1.0) < 4.0 * means.std(ddof=1) / np.sqrt(50) + 2.0 * eta
@@ -112,7 +145,10 @@ def test_it_samples_the_posterior_at_a_small_step():
     """
     model, curvature = quadratic(200)
     posterior = run(model, curvature, orn.SGNHT(2.5e-5, 0.15), 200)
-    assert np.all(np.abs(np.diagonal(posterior.prediction.covariance / curvature.posterior_covariance) - 1.0) < 0.02)
+    assert np.all(
+        np.abs(np.diagonal(posterior.prediction.covariance / curvature.posterior_covariance) - 1.0)
+        < 0.02
+    )
     assert_law(posterior)
     worst, bound = scores(posterior, curvature.posterior_covariance)
     assert worst < bound
@@ -137,11 +173,19 @@ def test_doubled_noise_is_noticed():
     """Negative control: gradient noise of twice the variance."""
     model, curvature = quadratic()
     automatic = float(orn.SGNHT().tune(curvature, 20).preconditioner) / curvature.n_data
-    posterior = run(model, curvature, orn.SGNHT(5.0 * automatic), 20, draws=1200)  # z of 10 to 12 over eight seeds
-    assert_not_law(posterior, orn.SGNHT(5.0 * automatic).tune(curvature, 10).predict(curvature).covariance)
+    posterior = run(
+        model, curvature, orn.SGNHT(5.0 * automatic), 20, draws=1200
+    )  # z of 10 to 12 over eight seeds
+    assert_not_law(
+        posterior, orn.SGNHT(5.0 * automatic).tune(curvature, 10).predict(curvature).covariance
+    )
 
 
-@pytest.mark.parametrize("options", [{"step_size": 0.0}, {"step_size": "big"}, {"damping": 0.0}, {"damping": 1.0}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{"step_size": 0.0}, {"step_size": "big"}, {"damping": 0.0}, {"damping": 1.0}],
+    ids=str,
+)
 def test_bad_settings_are_refused(options):
     with pytest.raises(orn.InputError):
         orn.SGNHT(**options)

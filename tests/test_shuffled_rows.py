@@ -65,7 +65,11 @@ class TestOrders:
 
     def test_what_was_prepared_is_what_comes(self, monkeypatch):
         numbers, shuffled = [], ShuffledRows._shuffled
-        monkeypatch.setattr(ShuffledRows, "_shuffled", lambda self, number: (numbers.append(number), shuffled(self, number))[1])
+        monkeypatch.setattr(
+            ShuffledRows,
+            "_shuffled",
+            lambda self, number: (numbers.append(number), shuffled(self, number))[1],
+        )
         rows = ShuffledRows(table(50), 7, 0)
         rows.prepare(4)
         rows.prepare(4)
@@ -75,7 +79,9 @@ class TestOrders:
         assert numbers == [4]
         rows.prepare(9)  # and is not asked for
         rows.order(5)
-        assert np.array_equal(rows.order(9).data["y"], ShuffledRows(table(50), 7, 0).order(9).data["y"])
+        assert np.array_equal(
+            rows.order(9).data["y"], ShuffledRows(table(50), 7, 0).order(9).data["y"]
+        )
 
     def test_given_an_order_the_noise_is_off_by_no_more_than_is_said(self):
         """√(4S/3N) for slices that overlap; the bound is √(2S/N). All N slices of 400 orders, so the deviation is known to 4 %."""
@@ -85,15 +91,21 @@ class TestOrders:
         for number in range(400):
             order = np.asarray(ShuffledRows(values, size, seed=0)._shuffled(number).data)
             variances.append(np.convolve(order, np.full(size, 1.0 / size), "valid").var())
-        relative = np.array(variances) / (values.var() / size * noise_factor("slices", rows, size)) - 1.0
+        relative = (
+            np.array(variances) / (values.var() / size * noise_factor("slices", rows, size)) - 1.0
+        )
         assert abs(relative.mean()) < SIGMAS * relative.std() / 20.0
-        assert relative.std() == pytest.approx(np.sqrt(4.0 * size / (3.0 * rows)), rel=SIGMAS * 0.04)
+        assert relative.std() == pytest.approx(
+            np.sqrt(4.0 * size / (3.0 * rows)), rel=SIGMAS * 0.04
+        )
         assert relative.std() < np.sqrt(2.0 * size / rows)
 
 
 def test_an_order_lasts_for_the_passes_that_are_said():
     rows, size, steps = 6400, 10, 1000
-    source = SliceSource(ShuffledRows(np.arange(rows), size, 0), np.random.Generator(np.random.SFC64(0)))
+    source = SliceSource(
+        ShuffledRows(np.arange(rows), size, 0), np.random.Generator(np.random.SFC64(0))
+    )
     orders = []
     for _ in range(20):
         starts = source.draw(steps)
@@ -120,12 +132,16 @@ def run_of(model, chains=1, first_chain=0, batch_size=3):
         problem = model.problem("float64", np.zeros(model.dim))
     dynamics = orn.Dynamics(np.asarray(1e-2), batch_size, "slices")
     starts = np.zeros((chains, model.dim))
-    return Run(model.loss, problem, dynamics, model.n_data, starts, 3, "float64", first_chain=first_chain)
+    return Run(
+        model.loss, problem, dynamics, model.n_data, starts, 3, "float64", first_chain=first_chain
+    )
 
 
 def positions(run, keeps=60, chain=0):
     kept = []
-    run.advance(keeps, 10, lambda number, values: kept.append(values.positions) if number == chain else None)
+    run.advance(
+        keeps, 10, lambda number, values: kept.append(values.positions) if number == chain else None
+    )
     return np.concatenate(kept)
 
 
@@ -137,7 +153,10 @@ def by_hand(model, steps=600, batch_size=3):
     used, batches = length - length % 10, []
     for block in range(-(-steps // used)):
         order = np.asarray(numbers.order(block // numbers.lasting(length)).data)[: model.n_data]
-        batches += [order[(start + np.arange(batch_size)) % model.n_data] for start in source.draw(length)[:used]]
+        batches += [
+            order[(start + np.arange(batch_size)) % model.n_data]
+            for start in source.draw(length)[:used]
+        ]
     assert block >= 2 * numbers.lasting(length), "too short to see three orders"
     return steps_by_hand(model, batches[:steps])
 
@@ -161,7 +180,9 @@ class TestChains:
         alone = positions(run_of(model, first_chain=2))
         assert np.array_equal(alone, positions(run_of(model, chains=3), chain=2))
 
-    @pytest.mark.parametrize("sampler", [None, orn.SGLD(), orn.SGLD(control_variates=True), orn.IASG()])
+    @pytest.mark.parametrize(
+        "sampler", [None, orn.SGLD(), orn.SGLD(control_variates=True), orn.IASG()]
+    )
     def test_stopped_and_resumed_is_the_run_that_was_never_stopped(self, sampler, tmp_path):
         averaged = isinstance(sampler, orn.IASG)  # its draws are windows of some hundred steps
         length = {"draws": 500, "thin": "auto"} if averaged else {"draws": 30, "thin": 5000}
@@ -170,9 +191,12 @@ class TestChains:
 
 
 @pytest.mark.parametrize(
-    ("rows", "batch_size", "sliced"), [(500_000, 100, True), (500_000, 1000, False), (150_000, 100, False)]
+    ("rows", "batch_size", "sliced"),
+    [(500_000, 100, True), (500_000, 1000, False), (150_000, 100, False)],
 )
-def test_rows_are_laid_out_where_they_are_beyond_the_caches_and_slices_are_many(rows, batch_size, sliced):
+def test_rows_are_laid_out_where_they_are_beyond_the_caches_and_slices_are_many(
+    rows, batch_size, sliced
+):
     X = np.zeros((rows, 20))
     run = run_of(orn.glm(X, X[:, 0], intercept=False, noise_scale=1.0), batch_size=batch_size)
     assert run.program.slice_rows == (batch_size if sliced else 0)
@@ -192,9 +216,18 @@ class TestLaw:
         curvature = orn.measure(model)
         dynamics = orn.ConstantSGD("full").tune(curvature, batch_size=50, scheme="slices")
         draws, thin = length_for(dynamics, curvature, 0.95 * DETECTABLE)
-        options = {"draws": draws, "thin": thin, "seed": 2, "keep": "moments", "progress": False, "max_steps": 10**9}
+        options = {
+            "draws": draws,
+            "thin": thin,
+            "seed": 2,
+            "keep": "moments",
+            "progress": False,
+            "max_steps": 10**9,
+        }
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", orn.OrnsteinWarning)  # where rows are not shuffled it does not settle
+            warnings.simplefilter(
+                "ignore", orn.OrnsteinWarning
+            )  # where rows are not shuffled it does not settle
             return covariance_scores(orn.sample(model, dynamics, curvature=curvature, **options))
 
     def test_the_covariance_is_the_predicted_one(self):
@@ -206,7 +239,9 @@ class TestLaw:
         """Neighbours that resemble each other make a slice noisier than distinct rows."""
 
         def as_they_are(self, number):
-            return Order(jax.tree.map(lambda leaf: self._laid_out(leaf, np.arange(self.n_data)), self._data))
+            return Order(
+                jax.tree.map(lambda leaf: self._laid_out(leaf, np.arange(self.n_data)), self._data)
+            )
 
         monkeypatch.setattr(ShuffledRows, "_shuffled", as_they_are)
         scores, _ = self.run(sort=True)

@@ -52,7 +52,11 @@ def simulated(process, driven, seeds, chains, length, spacing, start=0.0, seed=0
 
 
 def _step(modes, memory, position, before, root, rng):
-    return (1.0 + memory - modes.rates) * position - memory * before + rng.standard_normal(position.shape) @ root.T
+    return (
+        (1.0 + memory - modes.rates) * position
+        - memory * before
+        + rng.standard_normal(position.shape) @ root.T
+    )
 
 
 def p_values(process, runs, spacing):
@@ -66,7 +70,9 @@ def test_variance_of_the_difference_is_that_of_its_weights():
     weights[:early], weights[-late:] = 1.0 / early, -1.0 / late
     lags = np.abs(np.subtract.outer(np.arange(length), np.arange(length)))
     exact = weights @ autocovariance[lags] @ weights
-    assert stationarity._difference_variance(autocovariance, length, early, late) == pytest.approx(exact, rel=1e-12)
+    assert stationarity._difference_variance(autocovariance, length, early, late) == pytest.approx(
+        exact, rel=1e-12
+    )
     mean = np.full(25, 1.0 / 25)
     exact = mean @ autocovariance[lags[:25, :25]] @ mean
     assert stationarity._mean_variance(autocovariance, 25) == pytest.approx(exact, rel=1e-12)
@@ -82,8 +88,12 @@ def test_expected_autocovariances_are_those_of_the_process(damping):
     for lag in (0, 1, 5, 12):
         gamma = spaced.autocovariance(lag)
         assert expected.projection[lag] == pytest.approx(slowest @ gamma @ slowest, rel=1e-9)
-        assert expected.energy[lag] == pytest.approx(2.0 * np.sum(congruence(inverse, gamma) ** 2), rel=1e-9)
-    assert expected.mean_energy == pytest.approx(np.trace(congruence(inverse, process.covariance())), rel=1e-12)
+        assert expected.energy[lag] == pytest.approx(
+            2.0 * np.sum(congruence(inverse, gamma) ** 2), rel=1e-9
+        )
+    assert expected.mean_energy == pytest.approx(
+        np.trace(congruence(inverse, process.covariance())), rel=1e-12
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,7 +111,9 @@ def test_false_alarms_stay_at_the_nominal_level(dimension, rate, damping, chains
     for level in (0.05, 0.01):
         # A true level of 1.7 times the nominal 5 % would be seen in 95 of 100 such experiments.
         low, high = scipy.stats.binom.interval(0.99, SEEDS, level)
-        assert low <= np.sum(found < level) <= high, f"{np.mean(found < level):.3f} of {SEEDS} at {level}"
+        assert low <= np.sum(found < level) <= high, (
+            f"{np.mean(found < level):.3f} of {SEEDS} at {level}"
+        )
 
 
 def test_windows_do_not_raise_false_alarms():
@@ -121,7 +133,9 @@ def test_windows_do_not_raise_false_alarms():
 def test_a_start_ten_sds_away_is_seen_within_ten_relaxation_times(dimension, chains):
     process, driven = predicted(dimension, 0.05)
     steps = int(10 * process.modes.relaxation_time)
-    found = p_values(process, simulated(process, driven, SEEDS, chains, steps // 2, 2, start=10.0), 2)
+    found = p_values(
+        process, simulated(process, driven, SEEDS, chains, steps // 2, 2, start=10.0), 2
+    )
     assert np.mean(found < DOUBTFUL_P) > 0.95  # at the level that the verdict itself uses
 
 
@@ -141,7 +155,14 @@ def test_runs_of_the_sampler(seed):
     dynamics = orn.ConstantSGD("full").tune(curvature, BATCH)
     tau = dynamics.predict(curvature).relaxation_time
     away = curvature.mode + 10.0 * curvature.laplace.standard_deviation
-    options = {"curvature": curvature, "seed": seed, "warmup": 0, "progress": False, "draws": 50, "thin": round(tau / 5)}
+    options = {
+        "curvature": curvature,
+        "seed": seed,
+        "warmup": 0,
+        "progress": False,
+        "draws": 50,
+        "thin": round(tau / 5),
+    }
     rested = orn.sample(model, dynamics, **options)
     moving = orn.sample(model, dynamics, init=away, **options)
     assert rested.check()["stationary"].number > 1e-3

@@ -36,7 +36,9 @@ def length_for(dynamics, curvature, detectable):
     thin = max(1, int(np.ceil(2.0 * prediction.relaxation_time)))
     thin = thin if thin < 8 else 8 * -(-thin // 8)  # states are kept at an eighth of it
     spacing = max(1, thin // 8)
-    process = prediction.process.__class__(prediction.process.modes, prediction.process.stationary, spacing=spacing)
+    process = prediction.process.__class__(
+        prediction.process.modes, prediction.process.stationary, spacing=spacing
+    )
     scale = np.sqrt(np.multiply.outer(*2 * (np.diagonal(prediction.covariance),)))
     per_state = np.max(covariance_standard_error(process, 1) / scale)
     states = (SIGMAS * per_state / detectable) ** 2
@@ -48,15 +50,31 @@ def long_run(dynamics, detectable=0.95 * DETECTABLE, seed=1, curvature=None):
     curvature = measured if curvature is None else curvature
     draws, thin = length_for(dynamics, curvature, detectable)
     return orn.sample(
-        model, dynamics, curvature=curvature, draws=draws, thin=thin, seed=seed, keep="moments", progress=False, max_steps=10**9
+        model,
+        dynamics,
+        curvature=curvature,
+        draws=draws,
+        thin=thin,
+        seed=seed,
+        keep="moments",
+        progress=False,
+        max_steps=10**9,
     )
 
 
 def tuned(batch_size, factor=1.0, sampler=None, scheme="replacement"):
     """Full constant SGD with its exact step, or `factor` times that."""
     _, curvature, _, _ = problem()
-    dynamics = (sampler or orn.ConstantSGD("full")).tune(curvature, batch_size=batch_size, scheme=scheme)
-    return orn.Dynamics(factor * dynamics.preconditioner, batch_size, scheme, dynamics.damping, sampler=dynamics.sampler)
+    dynamics = (sampler or orn.ConstantSGD("full")).tune(
+        curvature, batch_size=batch_size, scheme=scheme
+    )
+    return orn.Dynamics(
+        factor * dynamics.preconditioner,
+        batch_size,
+        scheme,
+        dynamics.damping,
+        sampler=dynamics.sampler,
+    )
 
 
 def assert_noticed(post, predicted):
@@ -103,7 +121,9 @@ class TestLaw:
 
     def test_momentum(self):
         # The length is planned for chains without momentum; this one needs 1.6 times as long for the same error.
-        post = long_run(tuned(100, sampler=orn.ConstantSGD("full", damping=0.3)), detectable=0.75 * DETECTABLE)
+        post = long_run(
+            tuned(100, sampler=orn.ConstantSGD("full", damping=0.3)), detectable=0.75 * DETECTABLE
+        )
         scores, detectable = covariance_scores(post)
         assert detectable < DETECTABLE
         assert np.max(np.abs(scores)) < SIGMAS
@@ -145,7 +165,9 @@ class TestControls:
     def test_missing_bessel_factor(self):
         """C measured within batches of ten and divided by S instead of S − 1: a tenth too small."""
         _, curvature, _, _ = problem()
-        biased = orn.Curvature(curvature.mode, curvature.hessian, 0.9 * curvature.effective_noise, N)
+        biased = orn.Curvature(
+            curvature.mode, curvature.hessian, 0.9 * curvature.effective_noise, N
+        )
         dynamics = tuned(100)
         assert_noticed(long_run(dynamics), dynamics.predict(biased).covariance)
 
@@ -157,7 +179,9 @@ class TestControls:
     def test_reshuffled_epochs(self, monkeypatch):
         def epochs(self, steps):
             per_epoch = self.n_data // self.batch_size
-            orders = [self.generator.permutation(self.n_data) for _ in range(-(-steps // per_epoch))]
+            orders = [
+                self.generator.permutation(self.n_data) for _ in range(-(-steps // per_epoch))
+            ]
             return np.concatenate(orders).reshape(-1, self.batch_size)[:steps].astype(np.int32)
 
         monkeypatch.setattr(IndexSource, "draw", epochs)
@@ -182,7 +206,16 @@ class TestTheChainIsTheChain:
         model, curvature, _, _ = problem()
         dynamics = tuned(batch_size)
         draws = 60_000 if batch_size == 100 else 20_000
-        post = orn.sample(model, dynamics, curvature=curvature, thin=1, draws=draws, chains=2, seed=2, progress=False)
+        post = orn.sample(
+            model,
+            dynamics,
+            curvature=curvature,
+            thin=1,
+            draws=draws,
+            chains=2,
+            seed=2,
+            progress=False,
+        )
         step = dynamics.preconditioner
         before, after = (post.draws[:, a:b] - curvature.mode for a, b in ((0, -1), (1, None)))
         before, after = before.reshape(-1, D), after.reshape(-1, D)
@@ -191,12 +224,27 @@ class TestTheChainIsTheChain:
         rest = after - before @ drift.T
         wanted = step @ curvature.effective_noise @ step / batch_size
         assert relative(rest.T @ rest / len(rest), wanted) < 0.03
-        assert relative(step @ curvature.noise @ step / batch_size, wanted) < 0.005  # what K adds is far below the tolerance
+        assert (
+            relative(step @ curvature.noise @ step / batch_size, wanted) < 0.005
+        )  # what K adds is far below the tolerance
 
     def test_the_check_would_notice_a_skipped_step(self):
         model, curvature, _, _ = problem()
         dynamics = tuned(N // 4)
-        post = orn.sample(model, dynamics, curvature=curvature, thin=2, draws=5000, chains=2, seed=2, progress=False)
-        before, after = (post.draws[:, a:b].reshape(-1, D) - curvature.mode for a, b in ((0, -1), (1, None)))
+        post = orn.sample(
+            model,
+            dynamics,
+            curvature=curvature,
+            thin=2,
+            draws=5000,
+            chains=2,
+            seed=2,
+            progress=False,
+        )
+        before, after = (
+            post.draws[:, a:b].reshape(-1, D) - curvature.mode for a, b in ((0, -1), (1, None))
+        )
         drift = np.linalg.lstsq(before, after, rcond=None)[0].T
-        assert np.max(np.abs(drift - (np.eye(D) - dynamics.preconditioner @ curvature.hessian))) > 0.1
+        assert (
+            np.max(np.abs(drift - (np.eye(D) - dynamics.preconditioner @ curvature.hessian))) > 0.1
+        )

@@ -27,7 +27,9 @@ from ornstein.samplers.sgnht import SGNHT
 def saved(tmp_path_factory):
     X, y = regression_data(100, 2)
     path = tmp_path_factory.mktemp("saved") / "fit.orn"
-    orn.sample(orn.glm(X, y), draws=5, chains=2, progress=False, warmup=50, batch_size=10, thin=1).save(path)
+    orn.sample(
+        orn.glm(X, y), draws=5, chains=2, progress=False, warmup=50, batch_size=10, thin=1
+    ).save(path)
     return path
 
 
@@ -52,7 +54,9 @@ def mutated(content, rng):
         stop = start + int(rng.integers(1, 64))
         kind = rng.integers(0, 8)
         if kind == 0:
-            data[start : start + 1] = bytes([data[start] ^ (1 << int(rng.integers(0, 8)))]) if data else b""
+            data[start : start + 1] = (
+                bytes([data[start] ^ (1 << int(rng.integers(0, 8)))]) if data else b""
+            )
         elif kind == 1:
             data[start:stop] = rng.bytes(len(data[start:stop]))
         elif kind == 2:
@@ -64,7 +68,9 @@ def mutated(content, rng):
         elif kind == 5:
             data[start:start] = data[start:stop]
         elif kind == 6:  # a length somewhere, forged
-            data[start : start + 4] = struct.pack("<I", int(rng.choice([0, 1, 2**16, 2**31 - 1, 2**32 - 1])))
+            data[start : start + 4] = struct.pack(
+                "<I", int(rng.choice([0, 1, 2**16, 2**31 - 1, 2**32 - 1]))
+            )
         else:  # a digit somewhere, forged: shapes and JSON are text
             digits = [place for place, byte in enumerate(data) if chr(byte).isdigit()]
             if digits:
@@ -98,7 +104,9 @@ def fuzz(saved, tmp_path, count, seed):
             except orn.FileError:
                 refused += 1
                 continue
-            assert equal(loaded, original), f"mutation {number} of seed {seed} was loaded with other content"
+            assert equal(loaded, original), (
+                f"mutation {number} of seed {seed} was loaded with other content"
+            )
     return refused
 
 
@@ -162,17 +170,39 @@ class Trap:
 
 LIES = {
     "terabytes announced": put(
-        **{"draws.npy": forged_header("{'descr': '<f8', 'fortran_order': False, 'shape': (10**6, 10**6), }")}
+        **{
+            "draws.npy": forged_header(
+                "{'descr': '<f8', 'fortran_order': False, 'shape': (10**6, 10**6), }"
+            )
+        }
     ),
     "terabytes, literal": put(
-        **{"draws.npy": forged_header("{'descr': '<f8', 'fortran_order': False, 'shape': (1000000, 1000, 1000), }")}
+        **{
+            "draws.npy": forged_header(
+                "{'descr': '<f8', 'fortran_order': False, 'shape': (1000000, 1000, 1000), }"
+            )
+        }
     ),
-    "negative shape": put(**{"draws.npy": forged_header("{'descr': '<f8', 'fortran_order': False, 'shape': (-1, 3), }")}),
-    "wide text": put(**{"draws.npy": forged_header("{'descr': '<U99999999', 'fortran_order': False, 'shape': (1000,), }")}),
+    "negative shape": put(
+        **{
+            "draws.npy": forged_header(
+                "{'descr': '<f8', 'fortran_order': False, 'shape': (-1, 3), }"
+            )
+        }
+    ),
+    "wide text": put(
+        **{
+            "draws.npy": forged_header(
+                "{'descr': '<U99999999', 'fortran_order': False, 'shape': (1000,), }"
+            )
+        }
+    ),
     "code in the header": put(**{"draws.npy": forged_header("__import__('os').abort()")}),
     "deep header": put(**{"draws.npy": forged_header("(" * 100)}),
     "pickled array": put(**{"draws.npy": npy(np.array([Trap()], dtype=object), allow_pickle=True)}),
-    "pickle for text": put(**{"meta.npy": npy(np.array([Trap()], dtype=object), allow_pickle=True)}),
+    "pickle for text": put(
+        **{"meta.npy": npy(np.array([Trap()], dtype=object), allow_pickle=True)}
+    ),
     "structured array": put(**{"draws.npy": npy(np.zeros(3, dtype=[("a", "f8")]))}),
     "not an array": put(**{"draws.npy": b"hello"}),
     "an array too many": put(**{"more.npy": npy(np.zeros(3))}),
@@ -187,14 +217,24 @@ LIES = {
     "text for draws": put(**{"draws.npy": npy(np.full((2, 5, 4), "a"))}),
     "other format": with_meta(lambda meta: {**meta, "format": "something-1"}),
     "unlisted class": with_meta(lambda meta: nested(meta, "dynamics", "class", value="Popen")),
-    "class from elsewhere": with_meta(lambda meta: nested(meta, "dynamics", "class", value="os.system")),
+    "class from elsewhere": with_meta(
+        lambda meta: nested(meta, "dynamics", "class", value="os.system")
+    ),
     "unknown field": with_meta(lambda meta: nested(meta, "dynamics", "shell", value="true")),
-    "missing array": with_meta(lambda meta: nested(meta, "dynamics", "preconditioner", value={"array": "nowhere"})),
+    "missing array": with_meta(
+        lambda meta: nested(meta, "dynamics", "preconditioner", value={"array": "nowhere"})
+    ),
     "negative rows": with_meta(lambda meta: nested(meta, "curvature", "n_data", value=-5)),
     "rows in words": with_meta(lambda meta: nested(meta, "curvature", "n_data", value="many")),
-    "huge layout": with_meta(lambda meta: nested(meta, "layout", "shapes", value=[[10**12], [], []])),
-    "layout of words": with_meta(lambda meta: nested(meta, "layout", "shapes", value=[["a"], [], []])),
-    "colliding paths": with_meta(lambda meta: nested(meta, "layout", "paths", value=["a", "a.b", "a.b.c"])),
+    "huge layout": with_meta(
+        lambda meta: nested(meta, "layout", "shapes", value=[[10**12], [], []])
+    ),
+    "layout of words": with_meta(
+        lambda meta: nested(meta, "layout", "shapes", value=[["a"], [], []])
+    ),
+    "colliding paths": with_meta(
+        lambda meta: nested(meta, "layout", "paths", value=["a", "a.b", "a.b.c"])
+    ),
     "names of numbers": with_meta(lambda meta: {**meta, "names": 4}),
     "settings of words": with_meta(lambda meta: {**meta, "settings": "none"}),
     "batch of nothing": with_meta(lambda meta: nested(meta, "dynamics", "batch_size", value=0)),
@@ -254,7 +294,14 @@ def test_what_is_saved_comes_back(name, tmp_path):
     sampler = SGNHT() if name == "sgnht" else None
     options = {"keep": "moments"} if name == "moments" else {}
     before = orn.sample(
-        orn.glm(X, y, noise_scale=1.0), sampler, draws=20, thin=2, warmup=20, batch_size=20, progress=False, **options
+        orn.glm(X, y, noise_scale=1.0),
+        sampler,
+        draws=20,
+        thin=2,
+        warmup=20,
+        batch_size=20,
+        progress=False,
+        **options,
     )
     after = orn.load(before.save(tmp_path / "fit.orn"))
     assert equal(before, after)

@@ -70,9 +70,13 @@ def test_every_kind_of_kernel_can_be_fed(name, tmp_path):
     X, y = regression_data(300, 3)
     weights, offset = np.linspace(0.5, 1.5, 300), np.linspace(-1.0, 1.0, 300)
     sampler, options = SAMPLERS[name]
-    models = [orn.glm(x, y, weights=weights, offset=offset) for x in (X, on_disk(tmp_path / "x.npy", X))]
+    models = [
+        orn.glm(x, y, weights=weights, offset=offset) for x in (X, on_disk(tmp_path / "x.npy", X))
+    ]
     held, streamed = (orn.sample(model, sampler, **{**SHORT, **options}) for model in models)
-    agree(streamed, held, exact=name != "window means")  # sums over several windows are added in another order
+    agree(
+        streamed, held, exact=name != "window means"
+    )  # sums over several windows are added in another order
 
 
 def test_a_model_of_ones_own_on_memory_maps(tmp_path):
@@ -82,7 +86,9 @@ def test_a_model_of_ones_own_on_memory_maps(tmp_path):
         return -0.5 * (example["y"] - example["x"] @ params["w"]) ** 2
 
     def model(**data):
-        return orn.Model(log_likelihood, data, lambda p: -0.5 * jnp.sum(p["w"] ** 2), init={"w": jnp.zeros(2)})
+        return orn.Model(
+            log_likelihood, data, lambda p: -0.5 * jnp.sum(p["w"] ** 2), init={"w": jnp.zeros(2)}
+        )
 
     streamed = model(x=on_disk(tmp_path / "x.npy", X), y=on_disk(tmp_path / "y.npy", y))
     assert streamed.streams
@@ -111,7 +117,9 @@ def test_nothing_but_windows_of_rows_reaches_the_device(binary, tmp_path, monkey
         return rows
 
     monkeypatch.setattr(orn.GLM, "gathered", watched)
-    monkeypatch.setattr(orn.GLM, "problem", lambda *arguments: pytest.fail("all rows were put on the device"))
+    monkeypatch.setattr(
+        orn.GLM, "problem", lambda *arguments: pytest.fail("all rows were put on the device")
+    )
     orn.sample(orn.glm(on_disk(tmp_path / "x.npy", X), y, family="bernoulli"), **SHORT)
     assert 0 < largest <= 2 * streaming.WINDOW_BYTES
 
@@ -126,7 +134,9 @@ def table(tmp_path_factory, binary):
     folder = tmp_path_factory.mktemp("tables")
     whole = pa.table({**{f"c{i}": X[:, i] for i in range(3)}, "y": y})
     (folder / "parquet").mkdir()
-    pyarrow.parquet.write_table(whole.slice(0, 200), folder / "parquet" / "part-0.parquet", row_group_size=64)
+    pyarrow.parquet.write_table(
+        whole.slice(0, 200), folder / "parquet" / "part-0.parquet", row_group_size=64
+    )
     pyarrow.parquet.write_table(whole.slice(200), folder / "parquet" / "part-1.parquet")
     feather.write_feather(whole, folder / "rows.arrow", compression="uncompressed")
     np.save(folder / "x.npy", X)
@@ -150,7 +160,9 @@ def test_zarr(binary, tmp_path, monkeypatch):
     zarr = pytest.importorskip("zarr")
     monkeypatch.setattr(streaming, "PIECE_BYTES", 1000)
     X, y = binary
-    array = zarr.create_array(str(tmp_path / "x.zarr"), shape=X.shape, chunks=(64, 3), dtype="float32")
+    array = zarr.create_array(
+        str(tmp_path / "x.zarr"), shape=X.shape, chunks=(64, 3), dtype="float32"
+    )
     array[:] = X
     held = orn.sample(orn.glm(X, y, family="bernoulli"), **SHORT)
     for source in (array, tmp_path / "x.zarr"):
@@ -219,11 +231,26 @@ def test_three_times_the_memory_that_is_allowed(tmp_path):
     for start in range(0, rows, 100_000):
         out[start : start + 100_000] = rng.standard_normal((100_000, columns), dtype=np.float32)
     del out
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT / "src"),
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
 
     def run(how):
-        arguments = [sys.executable, "-c", textwrap.dedent(LIMITED), str(path), str(rows), str(columns), how]
-        return subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=1500, check=False)
+        arguments = [
+            sys.executable,
+            "-c",
+            textwrap.dedent(LIMITED),
+            str(path),
+            str(rows),
+            str(columns),
+            how,
+        ]
+        return subprocess.run(
+            arguments, env=environment, capture_output=True, text=True, timeout=1500, check=False
+        )
 
     streamed, held = run("streamed"), run("in memory")
     assert streamed.returncode == 0, streamed.stderr[-2000:]

@@ -38,7 +38,12 @@ def split_mix(state):
 def by_hand(below, length, seed=3):
     """⌊w·below / 2⁶⁴⌋ in whole numbers of any size."""
     high, low = seed_of(seed).tolist()
-    return np.array([word * below >> 64 for _, word in zip(range(length), split_mix(high * 2**32 + low), strict=False)])
+    return np.array(
+        [
+            word * below >> 64
+            for _, word in zip(range(length), split_mix(high * 2**32 + low), strict=False)
+        ]
+    )
 
 
 def test_the_words_are_those_that_others_get_from_the_same_seed():
@@ -59,9 +64,15 @@ def test_every_integer_has_its_share_of_the_words(below, monkeypatch):
     values = sorted({0, below - 1, *rng.integers(0, below, 50).tolist()})
     firsts = [-(-value * 2**64 // below) for value in values]
     edges = [word for first in firsts for word in (first, first - 1) if word >= 0]
-    monkeypatch.setattr("ornstein.uniform.words", lambda seed, numbers: np.array(edges, dtype=np.uint64))
+    monkeypatch.setattr(
+        "ornstein.uniform.words", lambda seed, numbers: np.array(edges, dtype=np.uint64)
+    )
     found = integers(seed_of(), np.arange(len(edges), dtype=np.uint64), np.uint64(below))
-    wanted = [place for value, first in zip(values, firsts, strict=True) for place in (value, value - 1)[: 1 + (first > 0)]]
+    wanted = [
+        place
+        for value, first in zip(values, firsts, strict=True)
+        for place in (value, value - 1)[: 1 + (first > 0)]
+    ]
     assert found.tolist() == wanted
 
 
@@ -77,11 +88,15 @@ def test_every_length_is_the_beginning_of_one_stream(length):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(("first", "count"), [(0, 1), (0, LANES), (5, LANES + 1), (1000, 300), (2**20, 7)])
+@pytest.mark.parametrize(
+    ("first", "count"), [(0, 1), (0, LANES), (5, LANES + 1), (1000, 300), (2**20, 7)]
+)
 def test_inside_a_loop_they_are_the_same_and_those_behind_them_are_left_alone(dtype, first, count):
     with width(dtype):
         memory = jnp.full(room(count) + LANES, -1, dtype=np.int32)
-        inside = np.asarray(jax.jit(filled, static_argnums=4)(memory, seed_of(), first, count, 4898))
+        inside = np.asarray(
+            jax.jit(filled, static_argnums=4)(memory, seed_of(), first, count, 4898)
+        )
     assert np.array_equal(inside[:count], host(4898, first + count)[first:])
     assert np.all(inside[room(count) :] == -1)
 
@@ -92,7 +107,12 @@ def test_single_integers_and_pairs_are_uniform(below):
     out = host(below, 2**20).astype(np.int64)
     classes = min(below, 1000)
     single = out * classes // below
-    assert scipy.stats.chisquare(np.bincount(single, minlength=classes), _expected(below, classes, out.size)).pvalue > LEVEL
+    assert (
+        scipy.stats.chisquare(
+            np.bincount(single, minlength=classes), _expected(below, classes, out.size)
+        ).pvalue
+        > LEVEL
+    )
     few = out * min(below, 30) // below
     for apart in (1, 2, 10, 2**19):
         pairs = few[:-apart] * 30 + few[apart:]

@@ -20,8 +20,21 @@ from ornstein.diagnostics.subject import Subject
 from ornstein.diagnostics.verdict import Verdict
 from ornstein.draw_statistics import pareto_smoothed
 
-ALWAYS = ["length", "stationary", "R-hat, ESS", "as predicted", "predicted distance", "measured distance"]
-ASSUMPTIONS = ["A1 Gaussian noise", "A2 constant noise", "A3 small steps", "A4 quadratic", "A5 noise = curvature"]
+ALWAYS = [
+    "length",
+    "stationary",
+    "R-hat, ESS",
+    "as predicted",
+    "predicted distance",
+    "measured distance",
+]
+ASSUMPTIONS = [
+    "A1 Gaussian noise",
+    "A2 constant noise",
+    "A3 small steps",
+    "A4 quadratic",
+    "A5 noise = curvature",
+]
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +52,15 @@ def paper_wine():
 
 
 def test_white_wine_with_the_full_preconditioner_is_trusted(paper_wine):
-    post = orn.sample(paper_wine, orn.ConstantSGD("full"), batch_size=100, draws=200, progress=False)
+    post = orn.sample(
+        paper_wine, orn.ConstantSGD("full"), batch_size=100, draws=200, progress=False
+    )
     verdict = post.check()
     assert verdict.level == "trusted", verdict.explain()
     assert verdict.trusted and verdict.remedies == ()
-    assert max(post.kl_to(post.curvature.laplace)) < 0.05  # and rightly so: the posterior is this Gaussian
+    assert (
+        max(post.kl_to(post.curvature.laplace)) < 0.05
+    )  # and rightly so: the posterior is this Gaussian
 
 
 def test_white_wine_with_the_scalar_rate_is_not(paper_wine):
@@ -51,7 +68,9 @@ def test_white_wine_with_the_scalar_rate_is_not(paper_wine):
     dynamics = orn.ConstantSGD("scalar").tune(curvature, 100)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", orn.BudgetWarning)
-        post = orn.sample(paper_wine, dynamics, curvature=curvature, draws=200, max_steps=400_000, progress=False)
+        post = orn.sample(
+            paper_wine, dynamics, curvature=curvature, draws=200, max_steps=400_000, progress=False
+        )
     verdict = post.check()
     assert verdict.level == "not trusted"
     found = verdict["predicted distance"]
@@ -89,12 +108,21 @@ def test_every_finding_has_its_number_its_bound_and_a_sentence(regular):
 
 def test_the_same_seed_gives_the_same_verdict(regular):
     assert regular.check(seed=4) == regular.check(seed=4)
-    assert regular.check(seed=4)["measured distance"].number != regular.check(seed=5)["measured distance"].number
+    assert (
+        regular.check(seed=4)["measured distance"].number
+        != regular.check(seed=5)["measured distance"].number
+    )
 
 
 def test_the_worst_finding_decides():
-    good, doubtful = Finding("a", "trusted", 1.0, 2.0, "fine"), Finding("b", "caution", 3.0, 2.0, "so-so", "wait")
-    bad, absent = Finding("c", "not trusted", 9.0, 2.0, "no", "stop"), skipped("d", "there is nothing to see")
+    good, doubtful = (
+        Finding("a", "trusted", 1.0, 2.0, "fine"),
+        Finding("b", "caution", 3.0, 2.0, "so-so", "wait"),
+    )
+    bad, absent = (
+        Finding("c", "not trusted", 9.0, 2.0, "no", "stop"),
+        skipped("d", "there is nothing to see"),
+    )
     assert Verdict(()).level == Verdict((good, absent)).level == "trusted"
     assert Verdict((good, doubtful, absent)).level == "caution"
     verdict = Verdict((good, doubtful, bad))
@@ -117,12 +145,16 @@ def test_nan_is_never_trusted():
 
 def test_it_prints_as_a_table(regular):
     lines = str(regular.check()).splitlines()
-    assert lines[0] == "Verdict: trusted. Nothing speaks against taking these draws for the posterior."
+    assert (
+        lines[0] == "Verdict: trusted. Nothing speaks against taking these draws for the posterior."
+    )
     assert all(line.startswith(("  [ok] ", "     ")) for line in lines[1:])
     assert max(map(len, lines)) <= 120
     assert sum(line.startswith("  [ok]") for line in lines) == len(ALWAYS + ASSUMPTIONS)
     assert len(regular.check().explain().splitlines()) > len(lines)
-    marks = Verdict((Finding("b", "caution", 3.0, 2.0, "so-so", "wait", "why"), skipped("d", "nothing to see")))
+    marks = Verdict(
+        (Finding("b", "caution", 3.0, 2.0, "so-so", "wait", "why"), skipped("d", "nothing to see"))
+    )
     assert repr(marks).splitlines()[1:] == [
         "  [??] b  so-so",
         "          why",
@@ -156,7 +188,10 @@ def test_a_loaded_file_is_checked_without_the_data_and_with_them(regular, tmp_pa
     loaded = orn.load(regular.save(tmp_path / "fit.orn"))
     assert loaded.model is None
     alone, whole = loaded.check(), loaded.check(model=regular.model)
-    assert {finding.name for finding in alone if finding.level == "skipped"} == {"measured distance", *ASSUMPTIONS[:2]}
+    assert {finding.name for finding in alone if finding.level == "skipped"} == {
+        "measured distance",
+        *ASSUMPTIONS[:2],
+    }
     assert "check(model=…)" in alone["A1 Gaussian noise"].sentence
     assert alone.level == "trusted"
     before = {finding.name: finding for finding in regular.check()}
@@ -166,19 +201,24 @@ def test_a_loaded_file_is_checked_without_the_data_and_with_them(regular, tmp_pa
 
 
 @pytest.mark.parametrize(
-    "sampler", [orn.SGFS("full"), orn.ConstantSGD("diagonal", damping=0.3), orn.SGLD(control_variates=True)]
+    "sampler",
+    [orn.SGFS("full"), orn.ConstantSGD("diagonal", damping=0.3), orn.SGLD(control_variates=True)],
 )
 def test_the_noise_met_follows_from_the_law(sampler):
     """What a saved file is read with: the same C + K[Σ] as from the data, to rounding."""
     post = sampled(sampler, draws=10, thin=1, warmup=0)(regression())
     law = Subject(post, None).law
     silent = replace(law, curvature=replace(law.curvature, noise_response=None))
-    np.testing.assert_allclose(silent.noise_met, law.noise_met, rtol=1e-6, atol=1e-6 * np.abs(law.noise_met).max())
+    np.testing.assert_allclose(
+        silent.noise_met, law.noise_met, rtol=1e-6, atol=1e-6 * np.abs(law.noise_met).max()
+    )
 
 
 def test_another_model_is_refused(regular):
     with pytest.raises(orn.InputError, match="the model has 1 parameters, the posterior 4"):
-        regular.check(model=orn.glm(np.ones((5, 1)), np.arange(5.0), noise_scale=1.0, intercept=False))
+        regular.check(
+            model=orn.glm(np.ones((5, 1)), np.arange(5.0), noise_scale=1.0, intercept=False)
+        )
 
 
 def test_an_approximation_held_against_nothing_is_a_matter_of_caution(regular):
@@ -191,7 +231,10 @@ def test_moments_alone_are_judged_too():
     post = sampled(orn.ConstantSGD("full"), keep="moments")(regression())
     verdict = post.check()
     assert verdict.level == "trusted"
-    assert {finding.name for finding in verdict if finding.level == "skipped"} == {"stationary", "R-hat, ESS"}
+    assert {finding.name for finding in verdict if finding.level == "skipped"} == {
+        "stationary",
+        "R-hat, ESS",
+    }
 
 
 def test_the_remedy_works():
@@ -199,10 +242,16 @@ def test_the_remedy_works():
     model = regression()
     curvature = orn.measure(model)
     dynamics = orn.ConstantSGD("full").tune(curvature, 50)
-    far = sampled(replace(dynamics, preconditioner=3.0 * dynamics.preconditioner), curvature=curvature, draws=200)(model)
+    far = sampled(
+        replace(dynamics, preconditioner=3.0 * dynamics.preconditioner),
+        curvature=curvature,
+        draws=200,
+    )(model)
     verdict = far.check()
     assert verdict.level == "not trusted"
-    assert verdict["predicted distance"].remedy.startswith("use the full preconditioner, ConstantSGD('full'): predicted KL 0")
+    assert verdict["predicted distance"].remedy.startswith(
+        "use the full preconditioner, ConstantSGD('full'): predicted KL 0"
+    )
     assert sampled(orn.ConstantSGD("full"), draws=200)(model).check().level == "trusted"
 
 

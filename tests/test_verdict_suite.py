@@ -54,11 +54,18 @@ def judged(name: str, seed: int = 3):
     post = problem.run(model, seed)
     error = Subject(post, None).error
     distance = true_distance(post, truth(problem, model))
-    return post.check(model), replace(post, model=None).check(), distance, 0.0 if error is None else error.total
+    return (
+        post.check(model),
+        replace(post, model=None).check(),
+        distance,
+        0.0 if error is None else error.total,
+    )
 
 
 def wrong(level: str, distance: float, floor: float) -> bool:
-    return (level == "trusted" and distance - floor > 0.1) or (level == "not trusted" and distance < 0.02)
+    return (level == "trusted" and distance - floor > 0.1) or (
+        level == "not trusted" and distance < 0.02
+    )
 
 
 def test_there_are_enough_problems():
@@ -77,10 +84,16 @@ def test_right_and_wrong():
 @pytest.mark.parametrize("name", CASES)
 def test_verdict_is_right(name):
     verdict, blind, distance, floor = judged(name)
-    assert not wrong(verdict.level, distance, floor), f"true KL {distance:.3g}, floor {floor:.2g}\n{verdict.explain()}"
-    assert not wrong(blind.level, distance, floor), f"without the model: true KL {distance:.3g}\n{blind.explain()}"
+    assert not wrong(verdict.level, distance, floor), (
+        f"true KL {distance:.3g}, floor {floor:.2g}\n{verdict.explain()}"
+    )
+    assert not wrong(blind.level, distance, floor), (
+        f"without the model: true KL {distance:.3g}\n{blind.explain()}"
+    )
     if distance > 0.5 + floor:
-        assert verdict.level == "not trusted"  # "caution" all round would be right too, and of no use
+        assert (
+            verdict.level == "not trusted"
+        )  # "caution" all round would be right too, and of no use
     if distance < 0.02 and name not in MAY_BE_CAUTIOUS:
         assert verdict.level == "trusted", verdict.explain()
     if name in REASONS:

@@ -40,7 +40,9 @@ def truth(problem: Problem, model: Any) -> Any:
     if problem.reference is None:
         return orn.measure(model).laplace
     with np.load(REFERENCES) as stored:
-        return orn.Gaussian(stored[f"{problem.reference}/mean"], stored[f"{problem.reference}/covariance"])
+        return orn.Gaussian(
+            stored[f"{problem.reference}/mean"], stored[f"{problem.reference}/covariance"]
+        )
 
 
 def true_distance(posterior: Any, law: Any) -> float:
@@ -53,10 +55,14 @@ def true_distance(posterior: Any, law: Any) -> float:
 ROWS, COLUMNS, BATCH = 1000, 4, 50
 
 
-def _features(seed: int, rows: int = ROWS, columns: int = COLUMNS, condition: float = 30.0) -> Array:
+def _features(
+    seed: int, rows: int = ROWS, columns: int = COLUMNS, condition: float = 30.0
+) -> Array:
     rng = np.random.default_rng(seed)
     rotation, _ = np.linalg.qr(rng.normal(size=(columns, columns)))
-    return rng.normal(size=(rows, columns)) * np.sqrt(np.geomspace(1.0, condition, columns)) @ rotation
+    return (
+        rng.normal(size=(rows, columns)) * np.sqrt(np.geomspace(1.0, condition, columns)) @ rotation
+    )
 
 
 def _response(features: Array, seed: int, noise: Array | float = 1.0) -> Array:
@@ -93,9 +99,15 @@ def unknown_noise() -> Any:
 
 
 @lru_cache
-def logistic(rows: int = ROWS, columns: int = COLUMNS, scale: float = 1.0, kind: str = "plain") -> Any:
+def logistic(
+    rows: int = ROWS, columns: int = COLUMNS, scale: float = 1.0, kind: str = "plain"
+) -> Any:
     rng = np.random.default_rng(rows + columns)
-    features = rng.standard_t(2.1, (rows, columns)) if kind == "heavy" else rng.normal(size=(rows, columns))
+    features = (
+        rng.standard_t(2.1, (rows, columns))
+        if kind == "heavy"
+        else rng.normal(size=(rows, columns))
+    )
     coefficients = scale * rng.normal(size=columns) / np.sqrt(columns)
     chance = 1.0 / (1.0 + np.exp(-features @ coefficients))
     return orn.glm(features, (rng.random(rows) < chance).astype(int), family="bernoulli")
@@ -118,12 +130,18 @@ def sampled(sampler: Any, **options: Any) -> Run:
     def run(model: Any, seed: int = 3) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # several of these are asked for against advice
-            return orn.sample(model, sampler, **{"batch_size": BATCH, "draws": 500, "progress": False, "seed": seed, **options})
+            return orn.sample(
+                model,
+                sampler,
+                **{"batch_size": BATCH, "draws": 500, "progress": False, "seed": seed, **options},
+            )
 
     return run
 
 
-def changed(change: Callable[[Any], Any], sampler: Any = None, batch_size: int = BATCH, **options: Any) -> Run:
+def changed(
+    change: Callable[[Any], Any], sampler: Any = None, batch_size: int = BATCH, **options: Any
+) -> Run:
     """By dynamics that were tampered with after tuning."""
 
     def run(model: Any, seed: int = 3) -> Any:
@@ -151,7 +169,9 @@ def short(relaxation_times: float, start: float = 0.0, states: int = 40) -> Run:
         away = modes.basis[:, int(np.argmax(modes.radii))]
         away = start * away / np.sqrt(away @ np.linalg.solve(prediction.covariance, away))
         init = curvature.mode + away if start else None
-        return sampled(dynamics, curvature=curvature, thin=thin, draws=steps // thin, warmup=0, init=init)(model, seed)
+        return sampled(
+            dynamics, curvature=curvature, thin=thin, draws=steps // thin, warmup=0, init=init
+        )(model, seed)
 
     return run
 
@@ -162,9 +182,14 @@ def reshuffled(model: Any, seed: int = 3) -> Any:
     def draw(source: Any, steps: int) -> Array:
         epochs = -(-steps * source.batch_size // source.n_data)
         orders = [source.generator.permutation(source.n_data) for _ in range(epochs)]
-        return np.concatenate(orders)[: steps * source.batch_size].reshape(steps, -1).astype(np.int32)
+        return (
+            np.concatenate(orders)[: steps * source.batch_size].reshape(steps, -1).astype(np.int32)
+        )
 
-    with mock.patch.object(minibatch.IndexSource, "draw", draw), mock.patch.object(engine, "_drawn", lambda *_: None):
+    with (
+        mock.patch.object(minibatch.IndexSource, "draw", draw),
+        mock.patch.object(engine, "_drawn", lambda *_: None),
+    ):
         return sampled(orn.ConstantSGD("full"))(model, seed)
 
 
@@ -180,13 +205,21 @@ PROBLEMS = [
     Problem("regression, scalar", regression, sampled(orn.ConstantSGD("scalar"))),
     Problem("regression, diagonal", regression, sampled(orn.ConstantSGD("diagonal"))),
     Problem("regression, sqrt", regression, sampled(orn.ConstantSGD("sqrt"))),
-    Problem("white features, scalar", lambda: regression("white"), sampled(orn.ConstantSGD("scalar"))),
-    Problem("white features, diagonal", lambda: regression("white"), sampled(orn.ConstantSGD("diagonal"))),
+    Problem(
+        "white features, scalar", lambda: regression("white"), sampled(orn.ConstantSGD("scalar"))
+    ),
+    Problem(
+        "white features, diagonal",
+        lambda: regression("white"),
+        sampled(orn.ConstantSGD("diagonal")),
+    ),
     Problem("momentum", regression, sampled(orn.ConstantSGD("full", damping=0.3))),
     Problem("without replacement", regression, sampled(FULL, scheme="without-replacement")),
     Problem("large batch, exact tuning", regression, sampled(FULL, batch_size=500)),
     Problem(
-        "large batch, the paper's tuning", regression, sampled(orn.ConstantSGD("full", tuning="continuous"), batch_size=500)
+        "large batch, the paper's tuning",
+        regression,
+        sampled(orn.ConstantSGD("full", tuning="continuous"), batch_size=500),
     ),
     Problem("three times the step", regression, changed(scaled(3.0))),
     Problem("1.3 times the step", regression, changed(scaled(1.3))),
@@ -209,15 +242,23 @@ PROBLEMS = [
     Problem("400 relaxation times", regression, short(400.0, states=400)),
     Problem("collinear features", lambda: regression("collinear"), sampled(FULL)),
     Problem(
-        "collinear features, scalar", lambda: regression("collinear"), sampled(orn.ConstantSGD("scalar"), max_steps=400_000)
+        "collinear features, scalar",
+        lambda: regression("collinear"),
+        sampled(orn.ConstantSGD("scalar"), max_steps=400_000),
     ),
     Problem("dead feature", lambda: regression("dead"), sampled(FULL)),
     Problem("heavy-tailed features", lambda: regression("heavy"), sampled(FULL)),
     Problem("Cauchy features", lambda: regression("Cauchy"), sampled(FULL)),
     Problem("one row of high leverage", lambda: regression("leverage"), sampled(FULL)),
     Problem("misspecified, full", lambda: regression("misspecified"), sampled(FULL)),
-    Problem("misspecified, plain IASG", lambda: regression("misspecified"), sampled(orn.IASG(rescale=False), draws=200)),
-    Problem("misspecified, IASG", lambda: regression("misspecified"), sampled(orn.IASG(), draws=200)),
+    Problem(
+        "misspecified, plain IASG",
+        lambda: regression("misspecified"),
+        sampled(orn.IASG(rescale=False), draws=200),
+    ),
+    Problem(
+        "misspecified, IASG", lambda: regression("misspecified"), sampled(orn.IASG(), draws=200)
+    ),
     Problem("SGLD", regression, sampled(orn.SGLD())),
     Problem("SGLD, exact", regression, sampled(orn.SGLD(exact=True))),
     Problem(
@@ -233,12 +274,34 @@ PROBLEMS = [
     Problem("logistic, full", logistic, sampled(FULL), "logistic"),
     Problem("logistic, scalar", logistic, sampled(orn.ConstantSGD("scalar")), "logistic"),
     Problem("logistic, a fifth of the step", logistic, changed(scaled(0.2)), "logistic"),
-    Problem("logistic, heavy-tailed features", lambda: logistic(kind="heavy"), sampled(FULL), "logistic heavy"),
-    Problem("logistic, many for its rows", lambda: logistic(300, 12, 2.0), sampled(FULL, batch_size=20), "logistic wide"),
+    Problem(
+        "logistic, heavy-tailed features",
+        lambda: logistic(kind="heavy"),
+        sampled(FULL),
+        "logistic heavy",
+    ),
+    Problem(
+        "logistic, many for its rows",
+        lambda: logistic(300, 12, 2.0),
+        sampled(FULL, batch_size=20),
+        "logistic wide",
+    ),
     Problem("logistic, 60 rows", lambda: logistic(60), sampled(FULL, batch_size=4), "logistic 60"),
-    Problem("logistic, 24 rows", lambda: logistic(24, scale=3.0), sampled(FULL, batch_size=2), "logistic 24"),
-    Problem("logistic, 12 rows", lambda: logistic(12, scale=3.0), sampled(FULL, batch_size=2), "logistic 12"),
-    Problem("logistic, 12 rows, Laplace", lambda: logistic(12, scale=3.0), approximated, "logistic 12"),
+    Problem(
+        "logistic, 24 rows",
+        lambda: logistic(24, scale=3.0),
+        sampled(FULL, batch_size=2),
+        "logistic 24",
+    ),
+    Problem(
+        "logistic, 12 rows",
+        lambda: logistic(12, scale=3.0),
+        sampled(FULL, batch_size=2),
+        "logistic 12",
+    ),
+    Problem(
+        "logistic, 12 rows, Laplace", lambda: logistic(12, scale=3.0), approximated, "logistic 12"
+    ),
     Problem("logistic, Laplace", logistic, approximated, "logistic"),
     Problem("Poisson, full", poisson, sampled(FULL), "Poisson"),
     Problem("Poisson, scalar", poisson, sampled(orn.ConstantSGD("scalar")), "Poisson"),

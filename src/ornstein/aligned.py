@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-ALIGNMENT = 64  # bytes; JAX uses an array that starts at a multiple of it where it is, and copies any other
+ALIGNMENT = (
+    64  # bytes; JAX uses an array that starts at a multiple of it where it is, and copies any other
+)
 # Bytes. NumPy asks the system for pages of this size in all large arrays, and gets them where a whole one fits: rows drawn at
 # random are then found a fifth faster, because the processor's list of pages is short. JAX's own memory has small pages.
 HUGE_PAGE = 2**21
@@ -15,7 +17,10 @@ BEYOND_CACHES = 2**25  # bytes: what is larger comes from memory, at every acces
 def aligned(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[np.generic]:
     """An array with anything in it, from the start of a page on where it is large.
 
-    >>> aligned((3, 2), np.float32).ctypes.data % ALIGNMENT, aligned((1000, 1000), np.float32).ctypes.data % HUGE_PAGE
+    >>> (
+    ...     aligned((3, 2), np.float32).ctypes.data % ALIGNMENT,
+    ...     aligned((1000, 1000), np.float32).ctypes.data % HUGE_PAGE,
+    ... )
     (0, 0)
     """
     dtype = np.dtype(dtype)

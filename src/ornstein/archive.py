@@ -51,14 +51,19 @@ def read_archive(path: str | Path, format_name: str) -> tuple[dict[str, Any], di
     try:
         with zipfile.ZipFile(path) as archive:
             _require_plain(archive, os.path.getsize(path))
-            arrays = {entry.filename.removesuffix(".npy"): _array(archive.read(entry)) for entry in archive.infolist()}
+            arrays = {
+                entry.filename.removesuffix(".npy"): _array(archive.read(entry))
+                for entry in archive.infolist()
+            }
         meta = json.loads(str(arrays.pop(META)))
     except FileNotFoundError as error:
         raise FileError(f"there is no file {path}") from error
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror or error}") from error
     except Exception as error:  # whatever a forged or damaged file makes zipfile, NumPy's header parser or json stumble over
-        raise FileError(f"{path} is not a file saved by ornstein, or it is damaged ({type(error).__name__})") from error
+        raise FileError(
+            f"{path} is not a file saved by ornstein, or it is damaged ({type(error).__name__})"
+        ) from error
     found = meta.get("format") if isinstance(meta, dict) else None
     if found != format_name:
         raise FileError(f"{path} has format {found!r}, where {format_name!r} is expected")
@@ -70,7 +75,10 @@ def read_archive(path: str | Path, format_name: str) -> tuple[dict[str, Any], di
 def _require_plain(archive: zipfile.ZipFile, size: int) -> None:
     """Stored, not compressed: then what is read cannot be larger than the file."""
     entries = archive.infolist()
-    if any(entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size for entry in entries):
+    if any(
+        entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size
+        for entry in entries
+    ):
         raise ValueError("compressed entries")
     if sum(entry.file_size for entry in entries) > size:
         raise ValueError("entries larger than the file")
@@ -90,7 +98,10 @@ def _array(content: bytes) -> Array:
         raise ValueError(f"version {version}")
     if dtype.kind not in _KINDS or dtype.hasobject or dtype.shape:
         raise ValueError(f"dtype {dtype}")
-    if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize != len(content) - stream.tell():
+    if (
+        any(length < 0 for length in shape)
+        or math.prod(shape) * dtype.itemsize != len(content) - stream.tell()
+    ):
         raise ValueError("an array whose size is not the announced one")
     flat = np.frombuffer(content, dtype=dtype, offset=stream.tell())
     return flat.reshape(shape, order="F" if fortran_order else "C").copy()

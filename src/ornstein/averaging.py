@@ -60,7 +60,10 @@ class Average:
         if not 0.0 < probability < 1.0:
             raise InputError(f"probability must lie between 0 and 1; got {probability}")
         error = np.sqrt(_diagonal(self.covariance))
-        reach = scipy.special.stdtrit(self.batches.draws.shape[1] - 1, (1.0 + probability) / 2.0) * error
+        reach = (
+            scipy.special.stdtrit(self.batches.draws.shape[1] - 1, (1.0 + probability) / 2.0)
+            * error
+        )
         table = {
             "estimate": self.estimate,
             "standard_error": error,
@@ -104,21 +107,32 @@ def average(
     >>> from ornstein.glm import glm
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(1000, 2))
-    >>> found = average(glm(X, X @ [1.0, -1.0] + rng.normal(size=1000), noise_scale=1.0, intercept=False), progress=False)
+    >>> found = average(
+    ...     glm(X, X @ [1.0, -1.0] + rng.normal(size=1000), noise_scale=1.0, intercept=False),
+    ...     progress=False,
+    ... )
     >>> list(found.intervals().index), found.running.shape
     (['x0', 'x1'], (20, 2))
     """
     if isinstance(batches, bool) or int(batches) != batches or batches < 5:
         raise InputError(f"batches must be a whole number, 5 or more; got {batches!r}")
-    if steps != "auto" and (isinstance(steps, bool | str) or int(steps) != steps or steps < 2 * batches):
-        raise InputError(f"steps must be 'auto' or a whole number, at least two for each of {batches} batches; got {steps!r}")
+    if steps != "auto" and (
+        isinstance(steps, bool | str) or int(steps) != steps or steps < 2 * batches
+    ):
+        raise InputError(
+            f"steps must be 'auto' or a whole number, at least two for each of {batches} batches; got {steps!r}"
+        )
     curvature = measure(model) if curvature is None else curvature
     if isinstance(batch_size, str):
         if batch_size != "auto":
             raise InputError(f"batch_size must be a whole number or 'auto', not {batch_size!r}")
         batch_size = automatic_batch(model.n_data)
     batch_size = checked_batch_size(batch_size, model.n_data, checked_scheme(scheme))
-    window = max(model.n_data, ROWS_PER_BATCH) // batch_size if isinstance(steps, str) else int(steps) // int(batches)
+    window = (
+        max(model.n_data, ROWS_PER_BATCH) // batch_size
+        if isinstance(steps, str)
+        else int(steps) // int(batches)
+    )
     # The target matters only for the linear map, which is taken off again: the mean of the windows is wanted as it is.
     rule = IASG(window, step_size, preconditioner, target="sandwich", damping=damping)
     dynamics = replace(rule.tune(curvature, batch_size, scheme), output_map=None, sampler="average")
@@ -138,7 +152,15 @@ def average(
     means = run.draws[0]
     estimate = means.mean(axis=0)
     running = np.cumsum(means, axis=0) / np.arange(1, len(means) + 1)[:, None]
-    return Average(estimate, running, _predicted(run, total), run.covariance / len(means), total, dynamics.batch_size, run)
+    return Average(
+        estimate,
+        running,
+        _predicted(run, total),
+        run.covariance / len(means),
+        total,
+        dynamics.batch_size,
+        run,
+    )
 
 
 def _predicted(run: Posterior, total: int) -> Array:

@@ -21,9 +21,16 @@ def check_gradients(model: Model, rows: int = 512) -> float:
 
     >>> import jax.numpy as jnp, numpy as np
     >>> x = np.random.default_rng(0).normal(size=400)
-    >>> round(check_gradients(Model(lambda t, example: -0.5 * (example - t) ** 2, x, init=jnp.zeros(()))), 1)
+    >>> round(
+    ...     check_gradients(
+    ...         Model(lambda t, example: -0.5 * (example - t) ** 2, x, init=jnp.zeros(()))
+    ...     ),
+    ...     1,
+    ... )
     1.0
-    >>> check_gradients(Model(lambda t, example: -0.5 * (example - t) ** 2 / 400, x, init=jnp.zeros(())))
+    >>> check_gradients(
+    ...     Model(lambda t, example: -0.5 * (example - t) ** 2 / 400, x, init=jnp.zeros(()))
+    ... )
     Traceback (most recent call last):
     ...
     ornstein.errors.InputError: log_likelihood looks divided by N...
@@ -37,12 +44,16 @@ def check_gradients(model: Model, rows: int = 512) -> float:
         values = np.asarray(model.loss.log_likelihoods(problem, origin, batch))
         slopes = np.asarray(example_gradients(model.loss, problem, origin, batch))
     if not np.all(np.isfinite(values)) or not np.all(np.isfinite(slopes)):
-        raise InputError(f"log_likelihood or its gradient is not finite for some of {size} rows at init")
+        raise InputError(
+            f"log_likelihood or its gradient is not finite for some of {size} rows at init"
+        )
     _require_varying(values, slopes, batch)
     curvature = measure(model)
     prior = curvature.prior_hessian
     data_part = curvature.hessian - (0.0 if prior is None else prior / model.n_data)
-    diagonals = [part if part.ndim == 1 else np.diagonal(part) for part in (curvature.noise, data_part)]
+    diagonals = [
+        part if part.ndim == 1 else np.diagonal(part) for part in (curvature.noise, data_part)
+    ]
     informed = diagonals[1] > 0
     ratio = float(np.mean(diagonals[0][informed] / diagonals[1][informed]))
     _require_scale(ratio, model.n_data)
@@ -50,7 +61,9 @@ def check_gradients(model: Model, rows: int = 512) -> float:
 
 
 def _require_varying(values: np.ndarray, slopes: np.ndarray, batch: object) -> None:
-    distinct = any(np.unique(np.asarray(leaf), axis=0).shape[0] > 1 for leaf in jax.tree.leaves(batch))
+    distinct = any(
+        np.unique(np.asarray(leaf), axis=0).shape[0] > 1 for leaf in jax.tree.leaves(batch)
+    )
     same = np.ptp(values) <= 1e-12 * max(1.0, float(np.max(np.abs(values)))) and np.all(
         np.ptp(slopes, axis=0) <= 1e-12 * np.maximum(1.0, np.max(np.abs(slopes), axis=0))
     )

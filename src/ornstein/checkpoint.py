@@ -47,7 +47,9 @@ def seconds(every: str | float) -> float:
     match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([a-z]*)\s*", str(every))
     unit = None if match is None else _UNITS.get(match[2])
     if match is None or unit is None or not math.isfinite(float(match[1])):
-        raise InputError(f"every must be a time such as '30s', '5m', '1h' or a number of seconds; got {every!r}")
+        raise InputError(
+            f"every must be a time such as '30s', '5m', '1h' or a number of seconds; got {every!r}"
+        )
     return float(match[1]) * unit
 
 
@@ -75,17 +77,26 @@ class Checkpoint:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise FileError(f"cannot make the folder {folder}: {error.strerror or error}") from error
+            raise FileError(
+                f"cannot make the folder {folder}: {error.strerror or error}"
+            ) from error
         if _files(folder):
-            raise FileError(f"{folder} holds a checkpoint already: go on with orn.resume, or choose another folder")
+            raise FileError(
+                f"{folder} holds a checkpoint already: go on with orn.resume, or choose another folder"
+            )
         checkpoint = cls(folder, interval, fixed, describe_session)
         checkpoint.write()
         return checkpoint
 
     @classmethod
-    def of_session(cls, folder: Path, every: str | float, session: Session, measured: bool) -> Checkpoint:
+    def of_session(
+        cls, folder: Path, every: str | float, session: Session, measured: bool
+    ) -> Checkpoint:
         """The checkpoints of a sampling run that begins."""
-        fixed = {"fingerprint": fingerprint(session.model, session.tuned.curvature.mode), "measured": measured}
+        fixed = {
+            "fingerprint": fingerprint(session.model, session.tuned.curvature.mode),
+            "measured": measured,
+        }
         return cls.begin(folder, every, fixed, lambda: _described(session))
 
     def due(self) -> bool:
@@ -107,7 +118,11 @@ class Checkpoint:
         """Write the state beside the earlier files, then drop all but the newest two."""
         meta, arrays = self.describe_session()
         number = self.number + 1
-        write_archive(self.folder / f"checkpoint-{number:08d}.npz", {"format": FORMAT, **self.fixed, **meta}, arrays)
+        write_archive(
+            self.folder / f"checkpoint-{number:08d}.npz",
+            {"format": FORMAT, **self.fixed, **meta},
+            arrays,
+        )
         self.number = number
         self.written = time.monotonic()
         for old in _files(self.folder)[:-KEPT_FILES]:
@@ -147,13 +162,20 @@ def resume(
         if meta.get("kind") == "em":
             from ornstein.hyper.saved import resumed
 
-            options = {"validation": validation, "draws": draws, "max_blocks": max_blocks, "progress": progress}
+            options = {
+                "validation": validation,
+                "draws": draws,
+                "max_blocks": max_blocks,
+                "progress": progress,
+            }
             return resumed(path, interval, meta, arrays, model, **options)
         restored = _restored(meta, arrays, model, sampler, curvature, draws)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         if isinstance(error, InputError):
             raise
-        raise FileError(f"{path} does not fit this version of ornstein ({type(error).__name__}: {error})") from error
+        raise FileError(
+            f"{path} does not fit this version of ornstein ({type(error).__name__}: {error})"
+        ) from error
     fixed = {name: meta[name] for name in ("fingerprint", "measured")}
     number = int(path.stem.split("-")[1])
     pause = Checkpoint(folder, interval, fixed, lambda: _described(restored), number)
@@ -162,13 +184,20 @@ def resume(
 
 def fingerprint(model: Model, mode: Array) -> dict[str, Any]:
     """What tells one posterior from another: a hash of all rows, and the loss at the mode for the likelihood and prior."""
-    return {"names": list(model.names), "rows": model.n_data, "data": _hash(model), "loss": _loss(model, mode)}
+    return {
+        "names": list(model.names),
+        "rows": model.n_data,
+        "data": _hash(model),
+        "loss": _loss(model, mode),
+    }
 
 
 def _hash(model: Model) -> str:
     digest = hashlib.blake2b(digest_size=16)
     leaves, structure = jax.tree.flatten(model.data)
-    digest.update(repr((structure, [(str(leaf.dtype), tuple(leaf.shape)) for leaf in leaves])).encode())
+    digest.update(
+        repr((structure, [(str(leaf.dtype), tuple(leaf.shape)) for leaf in leaves])).encode()
+    )
     row_bytes = sum(leaf.dtype.itemsize * math.prod(leaf.shape[1:]) for leaf in leaves)
     step = max(1, 2**26 // max(1, row_bytes))
     for start in range(0, model.n_data, step):
@@ -187,7 +216,9 @@ def _files(folder: Path) -> list[Path]:
     try:
         return sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
     except OSError as error:
-        raise FileError(f"cannot look into the folder {folder}: {error.strerror or error}") from error
+        raise FileError(
+            f"cannot look into the folder {folder}: {error.strerror or error}"
+        ) from error
 
 
 def _newest(folder: Path) -> tuple[Path, dict[str, Any], dict[str, Array]]:
@@ -203,7 +234,9 @@ def _newest(folder: Path) -> tuple[Path, dict[str, Any], dict[str, Array]]:
             refused.append(str(error))
             continue
         if refused:
-            warnings.warn(f"{refused[0]}; going on from {path.name} instead", CheckpointWarning, stacklevel=3)
+            warnings.warn(
+                f"{refused[0]}; going on from {path.name} instead", CheckpointWarning, stacklevel=3
+            )
         return path, meta, arrays
     raise FileError("; ".join(refused))
 
@@ -211,14 +244,22 @@ def _newest(folder: Path) -> tuple[Path, dict[str, Any], dict[str, Array]]:
 def _described(session: Session) -> tuple[dict[str, Any], dict[str, Array]]:
     curvature, dynamics = session.tuned.curvature, session.tuned.dynamics
     arrays = flattened({**session.state(), "numbers": _numbers(dynamics)})
-    arrays |= {f"curvature/{name}": value for name in _CURVATURE_ARRAYS if (value := getattr(curvature, name)) is not None}
+    arrays |= {
+        f"curvature/{name}": value
+        for name in _CURVATURE_ARRAYS
+        if (value := getattr(curvature, name)) is not None
+    }
     meta = {
         "plan": asdict(session.plan),
         "curvature": {
             "n_data": int(curvature.n_data),
             "approximate": curvature.approximate,
             "names": list(curvature.names),
-            "functions": [name for name in ("noise_response", "hessian_product") if getattr(curvature, name) is not None],
+            "functions": [
+                name
+                for name in ("noise_response", "hessian_product")
+                if getattr(curvature, name) is not None
+            ],
         },
         "dynamics": _portable(dynamics, arrays, "dynamics"),
         "minibatches": {"batch_size": dynamics.batch_size, "scheme": dynamics.scheme},
@@ -255,11 +296,17 @@ def _restored(
     rule = sampler if meta["sampler"] == "given" else rebuild(meta["sampler"], arrays)
     dynamics = _dynamics(meta, arrays, local, sampler)
     if meta["retunes"] and rule is None:
-        raise InputError("this run tunes during warm-up with a sampler that the checkpoint cannot hold: give sampler=…")
+        raise InputError(
+            "this run tunes during warm-up with a sampler that the checkpoint cannot hold: give sampler=…"
+        )
     tuned = Tuned(dynamics, local, dynamics.predict(local))
-    session = Session(model, tuned, np.zeros((plan.chains, model.dim)), plan, rule if meta["retunes"] else None)
+    session = Session(
+        model, tuned, np.zeros((plan.chains, model.dim)), plan, rule if meta["retunes"] else None
+    )
     if session.run.block_steps != meta["block_steps"]:
-        raise FileError("the checkpoint is of a version of ornstein that draws randomness in other blocks")
+        raise FileError(
+            "the checkpoint is of a version of ornstein that draws randomness in other blocks"
+        )
     session.restore(nested(arrays))
     return session
 
@@ -268,7 +315,9 @@ def _extended(plan: Plan, draws: int | None) -> Plan:
     if draws is None:
         return plan
     if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < plan.draws:
-        raise InputError(f"draws must be a whole number and at least {plan.draws}, what was first asked for; got {draws!r}")
+        raise InputError(
+            f"draws must be a whole number and at least {plan.draws}, what was first asked for; got {draws!r}"
+        )
     return replace(plan, draws=int(draws))
 
 
@@ -281,7 +330,9 @@ def require_same(before: Mapping[str, Any], model: Model, mode: Array) -> None:
             f"{model.dim} ({', '.join(model.names[:3])}, …)"
         )
     if (before["rows"], before["data"]) != (model.n_data, _hash(model)):
-        raise InputError(f"the data are not those of the checkpoint: it had {before['rows']} rows, these have {model.n_data}")
+        raise InputError(
+            f"the data are not those of the checkpoint: it had {before['rows']} rows, these have {model.n_data}"
+        )
     loss = _loss(model, mode)
     if not math.isclose(before["loss"], loss, rel_tol=1e-9, abs_tol=1e-12):
         raise InputError(
@@ -290,7 +341,9 @@ def require_same(before: Mapping[str, Any], model: Model, mode: Array) -> None:
         )
 
 
-def _curvature(meta: dict[str, Any], arrays: dict[str, Array], model: Model, given: Curvature | None) -> Curvature:
+def _curvature(
+    meta: dict[str, Any], arrays: dict[str, Array], model: Model, given: Curvature | None
+) -> Curvature:
     """The saved numbers; functions of the data are taken again from the model, those of the user from what is given."""
     saved: dict[str, Any] = {name: arrays.get(f"curvature/{name}") for name in _CURVATURE_ARRAYS}
     plain = meta["curvature"]
@@ -299,31 +352,47 @@ def _curvature(meta: dict[str, Any], arrays: dict[str, Array], model: Model, giv
         structure = "diagonal" if saved["hessian"].ndim == 1 else "full"
         given = measure(model, structure, mode=saved["mode"])
     if wanted and given is None:
-        raise InputError(f"the curvature of this run has a {wanted[0]} that the checkpoint cannot hold: give curvature=…")
+        raise InputError(
+            f"the curvature of this run has a {wanted[0]} that the checkpoint cannot hold: give curvature=…"
+        )
     functions: dict[str, Any] = {name: getattr(given, name) for name in wanted}
     names = tuple(plain["names"])
-    return Curvature(n_data=plain["n_data"], approximate=plain["approximate"], names=names, **saved, **functions)
+    return Curvature(
+        n_data=plain["n_data"], approximate=plain["approximate"], names=names, **saved, **functions
+    )
 
 
-def _dynamics(meta: dict[str, Any], arrays: dict[str, Array], curvature: Curvature, sampler: Any) -> Any:
+def _dynamics(
+    meta: dict[str, Any], arrays: dict[str, Array], curvature: Curvature, sampler: Any
+) -> Any:
     if meta["dynamics"] != "given":
         return rebuild(meta["dynamics"], arrays)
     if sampler is None:
-        raise InputError("the sampler of this run holds a function that the checkpoint cannot hold: give sampler=…")
-    again = sampler if hasattr(sampler, "kernel") else sampler.tune(curvature, **meta["minibatches"])
+        raise InputError(
+            "the sampler of this run holds a function that the checkpoint cannot hold: give sampler=…"
+        )
+    again = (
+        sampler if hasattr(sampler, "kernel") else sampler.tune(curvature, **meta["minibatches"])
+    )
     if not _same_arrays(_numbers(again), nested(arrays)["numbers"]):
-        raise InputError("the sampler is not that of the checkpoint: its step, noise or schedule differ")
+        raise InputError(
+            "the sampler is not that of the checkpoint: its step, noise or schedule differ"
+        )
     return again
 
 
 def _numbers(dynamics: Any) -> dict[str, Array]:
     """What tells one Dynamics from another where it cannot be written down: its arrays and a few values of its schedule."""
     steps = np.array([0.0, 1.0, 10.0, 1e3, 1e5, 1e7])
-    return dynamics.arrays() | ({} if dynamics.schedule is None else {"schedule": np.asarray(dynamics.schedule(steps))})
+    return dynamics.arrays() | (
+        {} if dynamics.schedule is None else {"schedule": np.asarray(dynamics.schedule(steps))}
+    )
 
 
 def _same_arrays(some: Mapping[str, Array], others: Mapping[str, Array]) -> bool:
-    return some.keys() == others.keys() and all(np.allclose(some[name], others[name], rtol=1e-9, atol=0.0) for name in some)
+    return some.keys() == others.keys() and all(
+        np.allclose(some[name], others[name], rtol=1e-9, atol=0.0) for name in some
+    )
 
 
 def flattened(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Array]:

@@ -17,7 +17,9 @@ def is_number(value: object) -> bool:
     """
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
-    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(
+        value, bool
+    )
     return bool(number and np.isfinite(value))  # type: ignore[call-overload]
 
 
@@ -38,7 +40,9 @@ def as_numbers(what: str, value: Any) -> np.ndarray:
             raise TypeError
         return np.asarray(value, dtype=float)
     except (TypeError, ValueError):
-        raise InputError(f"{what} must be a number or an array of numbers; got {brief(value)}") from None
+        raise InputError(
+            f"{what} must be a number or an array of numbers; got {brief(value)}"
+        ) from None
 
 
 def checked_damping(damping: Any) -> None:

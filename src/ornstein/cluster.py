@@ -23,7 +23,14 @@ from ornstein.archive import read_archive, write_archive
 from ornstein.curvature import Curvature, measure
 from ornstein.diagnostics.finding import LEVELS, SKIPPED, Finding
 from ornstein.diagnostics.verdict import Verdict
-from ornstein.errors import ClusterError, CurvatureError, FileError, InputError, OrnsteinError, StabilityError
+from ornstein.errors import (
+    ClusterError,
+    CurvatureError,
+    FileError,
+    InputError,
+    OrnsteinError,
+    StabilityError,
+)
 from ornstein.model import Model
 from ornstein.posterior import Posterior, provenance
 from ornstein.shards import ShardedModel, Shards
@@ -33,7 +40,11 @@ Array = np.ndarray
 FORMAT = "ornstein-cluster-1"
 ROWS_PER_PARAMETER = 20
 SMALL_KL, LARGE_KL = 0.05, 0.5
-OF_LENGTH = ("length", "stationary", "R-hat, ESS")  # what the verdict says of a chain that is too short
+OF_LENGTH = (
+    "length",
+    "stationary",
+    "R-hat, ESS",
+)  # what the verdict says of a chain that is too short
 
 
 @dataclass(frozen=True)
@@ -50,16 +61,28 @@ class Part:
 
 
 def sample_on(
-    client: Any, model: Model, sampler: Any, options: dict[str, Any], chains: int, seed: int, folder: Path | None
+    client: Any,
+    model: Model,
+    sampler: Any,
+    options: dict[str, Any],
+    chains: int,
+    seed: int,
+    folder: Path | None,
 ) -> Posterior:
     """Run chains of a model, or shards of a sharded one, on the workers of a Dask client."""
     if not hasattr(client, "submit") or not hasattr(client, "gather"):
         raise InputError(f"client must be a dask.distributed.Client; got a {type(client).__name__}")
     started = time.perf_counter()
-    store = None if folder is None else Store.begin(folder, model, sampler, {**options, "chains": chains, "seed": seed})
+    store = (
+        None
+        if folder is None
+        else Store.begin(folder, model, sampler, {**options, "chains": chains, "seed": seed})
+    )
     with _scheduler_kept(client, folder):
         if isinstance(model, ShardedModel):
-            return _over_shards(client, model, sampler, {**options, "chains": chains}, seed, store, started)
+            return _over_shards(
+                client, model, sampler, {**options, "chains": chains}, seed, store, started
+            )
         return _over_chains(client, model, sampler, options, chains, seed, store, started)
 
 
@@ -77,7 +100,11 @@ def _over_chains(
     curvature = options.pop("curvature", None) or measure(model)
     shared = client.scatter(model, broadcast=True)
     jobs = {
-        number: (lambda number=number: client.submit(_chain, shared, sampler, number, seed, options, pure=False, retries=3))
+        number: (
+            lambda number=number: client.submit(
+                _chain, shared, sampler, number, seed, options, pure=False, retries=3
+            )
+        )
         for number in range(chains)
     }
     parts = _gathered(client, jobs, store)
@@ -109,7 +136,9 @@ def _chain(model: Model, sampler: Any, number: int, seed: int, options: dict[str
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        posterior = sample(model, sampler, chains=1, first_chain=number, seed=seed, progress=False, **options)
+        posterior = sample(
+            model, sampler, chains=1, first_chain=number, seed=seed, progress=False, **options
+        )
     return _part(posterior, model.n_data, [])
 
 
@@ -123,13 +152,21 @@ def _retuned(sampler: Any, curvature: Curvature, settings: dict[str, Any]) -> An
 
 
 def _over_shards(
-    client: Any, model: ShardedModel, sampler: Any, options: dict[str, Any], seed: int, store: Store | None, started: float
+    client: Any,
+    model: ShardedModel,
+    sampler: Any,
+    options: dict[str, Any],
+    seed: int,
+    store: Store | None,
+    started: float,
 ) -> Posterior:
     if options.pop("curvature", None) is not None:
         raise InputError("curvature cannot be given for data on a cluster: it is measured there")
     shards = Shards.on(model, client, ROWS_PER_PARAMETER * model.dim)
     curvature = measure(shards.measurable())
-    curvature = replace(curvature, noise_response=None, noise=curvature.effective_noise, hessian_product=None)
+    curvature = replace(
+        curvature, noise_response=None, noise=curvature.effective_noise, hessian_product=None
+    )
     while True:
         parts, unfit = _shard_parts(client, shards, sampler, options, seed, store)
         if not unfit:
@@ -139,7 +176,10 @@ def _over_shards(
         shards = shards.merged(set(unfit))
     draws, law = combined(curvature, parts)
     settings = {
-        **{name: parts[0].settings[name] for name in ("batch_size", "scheme", "thin", "warmup", "dtype", "keep")},
+        **{
+            name: parts[0].settings[name]
+            for name in ("batch_size", "scheme", "thin", "warmup", "dtype", "keep")
+        },
         "steps": sum(part.settings["steps"] for part in parts),
         "seconds": time.perf_counter() - started,
         "shards": len(parts),
@@ -164,22 +204,36 @@ def _over_shards(
 
 
 def _shard_parts(
-    client: Any, shards: Shards, sampler: Any, options: dict[str, Any], seed: int, store: Store | None
+    client: Any,
+    shards: Shards,
+    sampler: Any,
+    options: dict[str, Any],
+    seed: int,
+    store: Store | None,
 ) -> tuple[list[Part], dict[int, OrnsteinError]]:
     """What the shards deliver, and the errors of those that are too small to stand alone."""
     seeds = [
-        int(np.random.SeedSequence(seed, spawn_key=(len(shards.rows), p)).generate_state(1)[0]) for p in range(len(shards.rows))
+        int(np.random.SeedSequence(seed, spawn_key=(len(shards.rows), p)).generate_state(1)[0])
+        for p in range(len(shards.rows))
     ]
     jobs = {
         number: (
             lambda number=number: client.submit(
-                _run_shard, shards.futures[number], sampler, seeds[number], options, pure=False, retries=3
+                _run_shard,
+                shards.futures[number],
+                sampler,
+                seeds[number],
+                options,
+                pure=False,
+                retries=3,
             )
         )
         for number in range(len(shards.rows))
     }
     answers = _gathered(client, jobs, store, prefix=f"{len(jobs)}-")
-    unfit = {number: answer for number, answer in enumerate(answers) if isinstance(answer, OrnsteinError)}
+    unfit = {
+        number: answer for number, answer in enumerate(answers) if isinstance(answer, OrnsteinError)
+    }
     lonely = {
         number: CurvatureError("the shard's own verdict is that its draws are not to be trusted")
         for number, answer in enumerate(answers)
@@ -188,7 +242,9 @@ def _shard_parts(
     return answers, {**unfit, **lonely}
 
 
-def _run_shard(model: Model, sampler: Any, seed: int, options: dict[str, Any]) -> Part | OrnsteinError:
+def _run_shard(
+    model: Model, sampler: Any, seed: int, options: dict[str, Any]
+) -> Part | OrnsteinError:
     from ornstein.sample import sample
 
     with warnings.catch_warnings():
@@ -203,13 +259,28 @@ def _run_shard(model: Model, sampler: Any, seed: int, options: dict[str, Any]) -
 
 def _part(posterior: Posterior, rows: int, findings: list[dict[str, Any]]) -> Part:
     assert posterior.curvature is not None
-    plain = {name: value for name, value in posterior.settings.items() if isinstance(value, str | int | float | bool)}
-    return Part(posterior.draws, posterior.mean, posterior.covariance, posterior.curvature.hessian, rows, plain, findings)
+    plain = {
+        name: value
+        for name, value in posterior.settings.items()
+        if isinstance(value, str | int | float | bool)
+    }
+    return Part(
+        posterior.draws,
+        posterior.mean,
+        posterior.covariance,
+        posterior.curvature.hessian,
+        rows,
+        plain,
+        findings,
+    )
 
 
 def _too_few_rows(part: Part) -> bool:
     """Whether something speaks against a shard that more rows can mend: not that its chain was short."""
-    return any(finding["level"] == "not trusted" and finding["name"] not in OF_LENGTH for finding in part.findings)
+    return any(
+        finding["level"] == "not trusted" and finding["name"] not in OF_LENGTH
+        for finding in part.findings
+    )
 
 
 def combined(curvature: Curvature, parts: list[Part]) -> tuple[Array, Gaussian]:
@@ -243,15 +314,31 @@ def whole_verdict(parts: list[Part], law: Gaussian, curvature: Curvature) -> Ver
     """For every question the worst answer of a shard, and how far the combined draws are from the Gaussian at the mode."""
     findings = []
     for name in dict.fromkeys(finding["name"] for part in parts for finding in part.findings):
-        answers = [(number, f) for number, part in enumerate(parts) for f in part.findings if f["name"] == name]
+        answers = [
+            (number, f)
+            for number, part in enumerate(parts)
+            for f in part.findings
+            if f["name"] == name
+        ]
         looked = [answer for answer in answers if answer[1]["level"] != SKIPPED] or answers[:1]
-        number, worst = max(looked, key=lambda answer: LEVELS.index(answer[1]["level"]) if answer[1]["level"] in LEVELS else -1)
+        number, worst = max(
+            looked,
+            key=lambda answer: (
+                LEVELS.index(answer[1]["level"]) if answer[1]["level"] in LEVELS else -1
+            ),
+        )
         sentence = f"worst of {len(parts)} shards (number {number}): {worst['sentence']}"
         findings.append(Finding(**{**worst, "sentence": sentence}))
     distance = kl(law, curvature.laplace)
-    level = "trusted" if distance <= SMALL_KL else "caution" if distance <= LARGE_KL else "not trusted"
+    level = (
+        "trusted" if distance <= SMALL_KL else "caution" if distance <= LARGE_KL else "not trusted"
+    )
     said = f"KL(combined draws ‖ Gaussian at the mode of all rows) = {distance:.2g} (wanted: below {SMALL_KL})"
-    findings.append(Finding("consensus", level, distance, SMALL_KL, said, "use fewer, larger shards or more draws"))
+    findings.append(
+        Finding(
+            "consensus", level, distance, SMALL_KL, said, "use fewer, larger shards or more draws"
+        )
+    )
     return Verdict(tuple(findings))
 
 
@@ -261,7 +348,9 @@ class ConsensusPosterior(Posterior):
 
     verdict: Verdict = field(default_factory=lambda: Verdict(()))
 
-    def check(self, model: Model | None = None, *, stein: bool | int = False, seed: int = 0) -> Verdict:
+    def check(
+        self, model: Model | None = None, *, stein: bool | int = False, seed: int = 0
+    ) -> Verdict:
         """The verdicts of the shards and of their combination."""
         return self.verdict
 
@@ -277,17 +366,26 @@ class Store:
     def begin(cls, folder: Path, model: Model, sampler: Any, settings: dict[str, Any]) -> Store:
         rows = model.block_rows if isinstance(model, ShardedModel) else model.n_data
         said = json.dumps(
-            [repr(sampler), sorted((name, repr(value)) for name, value in settings.items()), list(model.names), rows]
+            [
+                repr(sampler),
+                sorted((name, repr(value)) for name, value in settings.items()),
+                list(model.names),
+                rows,
+            ]
         )
         key = hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise FileError(f"cannot make the folder {folder}: {error.strerror or error}") from error
+            raise FileError(
+                f"cannot make the folder {folder}: {error.strerror or error}"
+            ) from error
         for path in folder.glob("part-*.npz"):
             meta, _ = read_archive(path, FORMAT)
             if meta["key"] != key:
-                raise InputError(f"{folder} holds parts of a run with other data or settings: give those, or another folder")
+                raise InputError(
+                    f"{folder} holds parts of a run with other data or settings: give those, or another folder"
+                )
         return cls(folder, key)
 
     def read(self, name: str) -> Part | None:
@@ -301,10 +399,16 @@ class Store:
     def write(self, name: str, part: Part) -> None:
         arrays = {key: getattr(part, key) for key in ("draws", "mean", "covariance", "hessian")}
         plain = {key: getattr(part, key) for key in ("rows", "settings", "findings")}
-        write_archive(self.folder / f"part-{name}.npz", {"format": FORMAT, "key": self.key, "part": plain}, arrays)
+        write_archive(
+            self.folder / f"part-{name}.npz",
+            {"format": FORMAT, "key": self.key, "part": plain},
+            arrays,
+        )
 
 
-def _gathered(client: Any, jobs: dict[int, Any], store: Store | None, prefix: str = "") -> list[Any]:
+def _gathered(
+    client: Any, jobs: dict[int, Any], store: Store | None, prefix: str = ""
+) -> list[Any]:
     """The answers in order; each is written down as soon as it is there, and not asked for again where it already is."""
     answers: dict[int, Any] = {}
     running: dict[Any, int] = {}
@@ -344,6 +448,10 @@ def _scheduler_kept(client: Any, folder: Path | None) -> Iterator[None]:
     except OrnsteinError:
         raise
     except KilledWorker as error:
-        raise ClusterError(f"a task of the run was lost with its worker more often than it is tried again: {error}") from error
+        raise ClusterError(
+            f"a task of the run was lost with its worker more often than it is tried again: {error}"
+        ) from error
     except (CancelledError, CommClosedError, TimeoutError, OSError) as error:
-        raise ClusterError(f"the Dask scheduler at {address} is gone ({type(error).__name__}); {again}") from error
+        raise ClusterError(
+            f"the Dask scheduler at {address} is gone ({type(error).__name__}); {again}"
+        ) from error

@@ -115,7 +115,9 @@ class Moments(Batched):
         mean = whole.count @ whole.mean / total
         shift = whole.mean - mean
         full = whole.scatter.ndim == 3
-        between = np.einsum("c,ci,cj->ij", whole.count, shift, shift) if full else whole.count @ shift**2
+        between = (
+            np.einsum("c,ci,cj->ij", whole.count, shift, shift) if full else whole.count @ shift**2
+        )
         return mean, (whole.scatter.sum(axis=0) + between) / (total - 1)
 
     def absorb(self, chain: int) -> None:
@@ -140,14 +142,18 @@ class Collection:
     `stride` is the steps between the values that the engine keeps: a divisor of those between draws, or of window and gap.
     """
 
-    def __init__(self, dynamics: Any, dimension: int, thin: int, draws: int, chains: int, keep: str) -> None:
+    def __init__(
+        self, dynamics: Any, dimension: int, thin: int, draws: int, chains: int, keep: str
+    ) -> None:
         self.window = window = dynamics.window
         unit = math.gcd(window, dynamics.gap) if window > 1 else thin
         finest = unit if window > 1 else max(1, thin // STATES_PER_DRAW)
         longest = block_length(dynamics, dimension)
         self.stride = divisor_within(unit, min(finest, longest))
         if 4 * self.stride < finest:
-            self.stride = divisor_within(unit, longest)  # an awkward thinning (a prime, say) has no use for states in between
+            self.stride = divisor_within(
+                unit, longest
+            )  # an awkward thinning (a prime, say) has no use for states in between
         self.draws = Draws(chains, draws, dimension) if keep == "draws" else None
         self.moments = _moments(chains, dimension, keep, self.stride if window == 1 else thin)
         self.deliveries = [Delivery(self.stride, thin, window) for _ in range(chains)]
@@ -171,7 +177,9 @@ class Collection:
 
     def state(self) -> dict[str, Any]:
         """All of it, for a checkpoint."""
-        deliveries = {str(chain): delivery.state() for chain, delivery in enumerate(self.deliveries)}
+        deliveries = {
+            str(chain): delivery.state() for chain, delivery in enumerate(self.deliveries)
+        }
         state = {"moments": self.moments.state(), "deliveries": deliveries}
         return state if self.draws is None else {**state, "draws": self.draws.state()}
 

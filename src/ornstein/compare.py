@@ -85,7 +85,9 @@ class Comparison:
         from rich.console import Console
         from rich.table import Table
 
-        table = Table(title=f"Against {self.reference_name}", title_justify="left", box=None, pad_edge=False)
+        table = Table(
+            title=f"Against {self.reference_name}", title_justify="left", box=None, pad_edge=False
+        )
         table.add_column("", overflow="fold")
         for heading in _HEADINGS:
             table.add_column(heading, justify="right", overflow="fold")
@@ -116,7 +118,10 @@ _HEADINGS = (
 )
 
 
-def compare(posteriors: Mapping[str, Posterior | Gaussian], reference: str | Posterior | Gaussian | None = None) -> Comparison:
+def compare(
+    posteriors: Mapping[str, Posterior | Gaussian],
+    reference: str | Posterior | Gaussian | None = None,
+) -> Comparison:
     """Put posteriors of the same model side by side.
 
     Distances are between Gaussians with the posteriors' means and covariances; above 2000 parameters only variances enter, and
@@ -142,8 +147,13 @@ def compare(posteriors: Mapping[str, Posterior | Gaussian], reference: str | Pos
     laws = {label: _law(posterior, diagonal) for label, posterior in posteriors.items()}
     costs = {label: _Cost.of(posterior) for label, posterior in posteriors.items()}
     floor = _Cost.of(chosen).floor
-    floors = {label: 0.0 if one is chosen else costs[label].floor + floor for label, one in posteriors.items()}
-    rows = tuple(_row(label, laws[label], law, names, costs[label], floors[label]) for label in laws)
+    floors = {
+        label: 0.0 if one is chosen else costs[label].floor + floor
+        for label, one in posteriors.items()
+    }
+    rows = tuple(
+        _row(label, laws[label], law, names, costs[label], floors[label]) for label in laws
+    )
     return Comparison(rows, laws, law, name, names, _notes(posteriors, names))
 
 
@@ -152,15 +162,23 @@ def _reference(
 ) -> tuple[str, Posterior | Gaussian]:
     if isinstance(reference, str):
         if reference not in posteriors:
-            raise InputError(f"the reference {reference!r} is not among {', '.join(map(repr, posteriors))}")
+            raise InputError(
+                f"the reference {reference!r} is not among {', '.join(map(repr, posteriors))}"
+            )
         return reference, posteriors[reference]
     if reference is not None:
         if not isinstance(reference, Posterior | Gaussian):
-            raise InputError(f"reference must be a name, a Posterior or a Gaussian, not a {type(reference).__name__}")
-        return next((label for label, one in posteriors.items() if one is reference), "the reference"), reference
+            raise InputError(
+                f"reference must be a name, a Posterior or a Gaussian, not a {type(reference).__name__}"
+            )
+        return next(
+            (label for label, one in posteriors.items() if one is reference), "the reference"
+        ), reference
     for method in ("nuts", "laplace"):
         for label, posterior in posteriors.items():
-            if label == method or (isinstance(posterior, Posterior) and posterior.settings.get("sampler") == method):
+            if label == method or (
+                isinstance(posterior, Posterior) and posterior.settings.get("sampler") == method
+            ):
                 return label, posterior
     for posterior in posteriors.values():
         if isinstance(posterior, Posterior) and posterior.curvature is not None:
@@ -170,17 +188,25 @@ def _reference(
     )
 
 
-def _common_names(posteriors: Mapping[str, Posterior | Gaussian], reference: Posterior | Gaussian) -> tuple[str, ...]:
+def _common_names(
+    posteriors: Mapping[str, Posterior | Gaussian], reference: Posterior | Gaussian
+) -> tuple[str, ...]:
     names: tuple[str, ...] | None = None
     size = reference.mean.size
     for label, posterior in (*posteriors.items(), ("the reference", reference)):
         if not isinstance(posterior, Posterior | Gaussian):
-            raise InputError(f"{label} must be a Posterior or a Gaussian, not a {type(posterior).__name__}")
+            raise InputError(
+                f"{label} must be a Posterior or a Gaussian, not a {type(posterior).__name__}"
+            )
         if posterior.mean.size != size:
-            raise InputError(f"{label} has {posterior.mean.size} parameters where the reference has {size}")
+            raise InputError(
+                f"{label} has {posterior.mean.size} parameters where the reference has {size}"
+            )
         if isinstance(posterior, Posterior):
             if names is not None and posterior.names != names:
-                raise InputError(f"{label} has other parameters than the posteriors before it: they are not of the same model")
+                raise InputError(
+                    f"{label} has other parameters than the posteriors before it: they are not of the same model"
+                )
             names = posterior.names
     return names or tuple(f"theta[{position}]" for position in range(size))
 
@@ -188,7 +214,9 @@ def _common_names(posteriors: Mapping[str, Posterior | Gaussian], reference: Pos
 def _law(posterior: Posterior | Gaussian, diagonal: bool) -> Gaussian:
     covariance = posterior.covariance
     if diagonal:
-        return Gaussian(posterior.mean, covariance if covariance.ndim == 1 else np.diagonal(covariance))
+        return Gaussian(
+            posterior.mean, covariance if covariance.ndim == 1 else np.diagonal(covariance)
+        )
     return Gaussian(posterior.mean, as_matrix(covariance, posterior.mean.size))
 
 
@@ -211,7 +239,13 @@ class _Cost:
         passes = settings.get("passes", math.nan)
         if "passes" not in settings and posterior.curvature is not None and "steps" in settings:
             passes = settings["steps"] * settings["batch_size"] / posterior.curvature.n_data
-        return cls(sizes, positions, _floor(posterior, sizes), float(passes), float(settings.get("seconds", math.nan)))
+        return cls(
+            sizes,
+            positions,
+            _floor(posterior, sizes),
+            float(passes),
+            float(settings.get("seconds", math.nan)),
+        )
 
 
 def _effective_sizes(posterior: Posterior) -> tuple[Array, Array]:
@@ -220,14 +254,20 @@ def _effective_sizes(posterior: Posterior) -> tuple[Array, Array]:
 
     count = posterior.mean.size
     positions = np.unique(np.linspace(0, count - 1, min(count, MOST_SIZES)).astype(int))
-    if not posterior.draws.shape[1] or str(posterior.settings.get("keep", "")).startswith("low-rank"):
+    if not posterior.draws.shape[1] or str(posterior.settings.get("keep", "")).startswith(
+        "low-rank"
+    ):
         # The moments are what was kept; they are worth what the states of the chain were.
         if posterior.prediction is None or posterior.prediction.process is None:
             return np.full(positions.size, math.nan), positions
-        correlation = math.exp(-posterior.settings["moment_spacing"] / max(posterior.prediction.relaxation_time, 1e-12))
+        correlation = math.exp(
+            -posterior.settings["moment_spacing"] / max(posterior.prediction.relaxation_time, 1e-12)
+        )
         size = posterior.settings["states"] * (1.0 - correlation) / (1.0 + correlation)
         return np.full(positions.size, size), positions
-    return np.array([effective_sample_size(posterior.draws[:, :, position], "bulk") for position in positions]), positions
+    return np.array(
+        [effective_sample_size(posterior.draws[:, :, position], "bulk") for position in positions]
+    ), positions
 
 
 def _floor(posterior: Posterior, sizes: Array) -> float:
@@ -235,7 +275,11 @@ def _floor(posterior: Posterior, sizes: Array) -> float:
     if posterior.settings.get("exact_moments"):
         return 0.0
     count = posterior.mean.size
-    known = posterior.prediction is not None and posterior.prediction.process is not None and posterior.dynamics is not None
+    known = (
+        posterior.prediction is not None
+        and posterior.prediction.process is not None
+        and posterior.dynamics is not None
+    )
     if known and count <= FLOOR_LIMIT:
         return monte_carlo_floor(posterior.moment_process(), posterior.settings["states"])
     draws = posterior.draws.shape[0] * posterior.draws.shape[1] or np.inf
@@ -243,7 +287,9 @@ def _floor(posterior: Posterior, sizes: Array) -> float:
     return count / worth if count > FULL_LIMIT else count * (count + 3) / (4.0 * worth)
 
 
-def _row(name: str, law: Gaussian, reference: Gaussian, names: tuple[str, ...], cost: _Cost, floor: float) -> Row:
+def _row(
+    name: str, law: Gaussian, reference: Gaussian, names: tuple[str, ...], cost: _Cost, floor: float
+) -> Row:
     unit = reference.standard_deviation
     ratio, shift = law.standard_deviation / unit, (law.mean - reference.mean) / unit
     widest = int(np.argmax(np.abs(np.log(np.maximum(ratio, np.finfo(float).tiny)))))
@@ -266,7 +312,9 @@ def _row(name: str, law: Gaussian, reference: Gaussian, names: tuple[str, ...], 
     )
 
 
-def _notes(posteriors: Mapping[str, Posterior | Gaussian], names: tuple[str, ...]) -> tuple[str, ...]:
+def _notes(
+    posteriors: Mapping[str, Posterior | Gaussian], names: tuple[str, ...]
+) -> tuple[str, ...]:
     notes = []
     if len(names) > FULL_LIMIT:
         notes.append(

@@ -43,4 +43,6 @@ def cache_compilations(folder: str | Path | None = None) -> Path:
 
 
 def _default_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ornstein" / "compiled"
+    return (
+        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ornstein" / "compiled"
+    )

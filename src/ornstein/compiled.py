@@ -27,7 +27,11 @@ def known_options(**wanted: Any) -> dict[str, Any]:
     try:
         jax.jit(lambda number: number, compiler_options=wanted).lower(0.0).compile()
     except JaxRuntimeError:
-        return {} if len(wanted) == 1 else {name: value for name, value in wanted.items() if known_options(**{name: value})}
+        return (
+            {}
+            if len(wanted) == 1
+            else {name: value for name, value in wanted.items() if known_options(**{name: value})}
+        )
     return wanted
 
 
@@ -44,7 +48,9 @@ def compiled(
 
     @lru_cache(maxsize=keep)
     def build(static: Any) -> Callable[..., Any]:
-        return jax.jit(partial(function, static), compiler_options=options(), donate_argnums=given_away)
+        return jax.jit(
+            partial(function, static), compiler_options=options(), donate_argnums=given_away
+        )
 
     @wraps(function)
     def call(static: Any, *arrays: Any) -> Any:

@@ -57,7 +57,9 @@ class Curvature:
             try:
                 value = np.asarray(getattr(self, name), dtype=float)
             except (TypeError, ValueError):
-                raise InputError(f"{name} must be an array of numbers; got {getattr(self, name)!r}") from None
+                raise InputError(
+                    f"{name} must be an array of numbers; got {getattr(self, name)!r}"
+                ) from None
             if not np.all(np.isfinite(value)):
                 raise InputError(f"{name} holds a value that is not finite")
             object.__setattr__(self, name, value)
@@ -65,13 +67,19 @@ class Curvature:
         for name in ("hessian", "noise"):
             value = getattr(self, name)
             if value.shape not in {(size,), (size, size)}:
-                raise InputError(f"{name} must have shape {(size, size)} or {(size,)}; it has {value.shape}")
-            if value.ndim == 2 and not np.allclose(value, value.T, rtol=1e-8, atol=1e-12 * np.abs(value).max()):
+                raise InputError(
+                    f"{name} must have shape {(size, size)} or {(size,)}; it has {value.shape}"
+                )
+            if value.ndim == 2 and not np.allclose(
+                value, value.T, rtol=1e-8, atol=1e-12 * np.abs(value).max()
+            ):
                 raise InputError(f"{name} must be symmetric")
         if not is_whole(self.n_data) or self.n_data < 1:
             raise InputError(f"n_data must be a whole number, 1 or more; got {self.n_data!r}")
         if not self.names:
-            object.__setattr__(self, "names", tuple(f"theta[{position}]" for position in range(size)))
+            object.__setattr__(
+                self, "names", tuple(f"theta[{position}]" for position in range(size))
+            )
         self._require_positive_definite()
 
     @property
@@ -103,7 +111,11 @@ class Curvature:
 
     def noise_at(self, covariance: Array) -> Array:
         """C + K[Σ] for a chain spread like Σ."""
-        return self.noise if self.noise_response is None else self.noise + self.noise_response(covariance)
+        return (
+            self.noise
+            if self.noise_response is None
+            else self.noise + self.noise_response(covariance)
+        )
 
     def largest_rate(self, preconditioner: Array) -> float:
         """λ_max(HA) for a diagonal or scalar H, by power iteration where A itself is not held."""
@@ -120,7 +132,11 @@ class Curvature:
     def direction(self, vector: Array, most: int = 3) -> str:
         """A direction in words, by the parameters that matter most in it."""
         order = np.argsort(-np.abs(vector))[:most]
-        return ", ".join(f"{vector[position]:+.2f} {self.names[position]}" for position in order if vector[position])
+        return ", ".join(
+            f"{vector[position]:+.2f} {self.names[position]}"
+            for position in order
+            if vector[position]
+        )
 
     def _require_positive_definite(self) -> None:
         if self.diagonal:
@@ -141,7 +157,9 @@ class Curvature:
             )
 
 
-def measure(model: Model, structure: str = "auto", *, hessian: str = "exact", mode: Array | None = None) -> Curvature:
+def measure(
+    model: Model, structure: str = "auto", *, hessian: str = "exact", mode: Array | None = None
+) -> Curvature:
     """Find the mode and measure A, C and K[·] there.
 
     Args:
@@ -163,9 +181,13 @@ def measure(model: Model, structure: str = "auto", *, hessian: str = "exact", mo
     if hessian not in ("exact", "fisher"):
         raise InputError(f"hessian must be 'exact' or 'fisher', not {hessian!r}")
     if not isinstance(model, Model):
-        raise InputError(f"model must be a Model, for instance orn.glm(X, y); got a {type(model).__name__}")
+        raise InputError(
+            f"model must be a Model, for instance orn.glm(X, y); got a {type(model).__name__}"
+        )
     if mode is not None and np.shape(mode) != (model.dim,):
-        raise InputError(f"mode must be a vector of {model.dim} parameters; it has shape {np.shape(mode)}")
+        raise InputError(
+            f"mode must be a vector of {model.dim} parameters; it has shape {np.shape(mode)}"
+        )
     derivatives = model.closed_form() or Autodiff(model)
     full = structure == "full" or (structure == "auto" and model.dim <= FULL_LIMIT)
     curved = _remembering(derivatives.hessian) if full and hessian == "exact" else None
@@ -186,7 +208,9 @@ def _remembering(function: Callable[[Array], Array]) -> Callable[[Array], Array]
     return remembered
 
 
-def _full(model: Model, derivatives: Derivatives, mode: Array, hessian: Callable[[Array], Array] | None) -> Curvature:
+def _full(
+    model: Model, derivatives: Derivatives, mode: Array, hessian: Callable[[Array], Array] | None
+) -> Curvature:
     """All of A and C; without a Hessian the Fisher matrix stands for its data part."""
     first, second = derivatives.gradient_moments(mode)
     prior = model.prior_hessian(mode)
@@ -210,7 +234,9 @@ def _full(model: Model, derivatives: Derivatives, mode: Array, hessian: Callable
     )
 
 
-def diagonal_curvature(model: Model, mode: Array, products: Callable[[Array, Array], Array] | None = None) -> Curvature:
+def diagonal_curvature(
+    model: Model, mode: Array, products: Callable[[Array, Array], Array] | None = None
+) -> Curvature:
     """The diagonal picture at a point taken as the mode: C exact on all rows, A taken as C + Λ/N.
 
     `products` (θ, v) ↦ the mean Hessian times v, where there is a cheaper way to them than the exact one.
@@ -233,7 +259,9 @@ def diagonal_curvature(model: Model, mode: Array, products: Callable[[Array, Arr
     )
 
 
-def _largest_eigenvalue(product: Callable[[Array], Array], dimension: int, rounds: int = 30) -> float:
+def _largest_eigenvalue(
+    product: Callable[[Array], Array], dimension: int, rounds: int = 30
+) -> float:
     vector = np.random.default_rng(0).normal(size=dimension)
     value = 0.0
     for _ in range(rounds):

@@ -76,7 +76,9 @@ class Autodiff:
                 point = jnp.asarray(theta)
                 hyper = jax.tree.map(jnp.asarray, model.hyperparameters)
                 problem = Problem(None, hyper, jnp.asarray(float(model.n_data)), point, point)
-                gradients = np.asarray(example_gradients(model.loss, problem, jnp.zeros_like(point), chunk))
+                gradients = np.asarray(
+                    example_gradients(model.loss, problem, jnp.zeros_like(point), chunk)
+                )
             yield gradients[mask > 0]
 
     def hessian_product(self, theta: Array, vector: Array) -> Array:
@@ -96,7 +98,9 @@ class Autodiff:
 
         return respond
 
-    def _mean(self, sums: Callable[..., Any], theta: Array, rows: int, *extra: Array) -> tuple[Any, ...]:
+    def _mean(
+        self, sums: Callable[..., Any], theta: Array, rows: int, *extra: Array
+    ) -> tuple[Any, ...]:
         model = self.model
         with double():
             hyper = jax.tree.map(jnp.asarray, model.hyperparameters)
@@ -104,9 +108,15 @@ class Autodiff:
             problem = Problem(None, hyper, jnp.asarray(float(model.n_data)), point, point)
             total: tuple[Any, ...] | None = None
             for chunk, mask in padded_chunks(model, rows):
-                part = sums(model.loss, problem, chunk, mask, *(jnp.asarray(array) for array in extra))
+                part = sums(
+                    model.loss, problem, chunk, mask, *(jnp.asarray(array) for array in extra)
+                )
                 part = tuple(np.asarray(array) for array in part)
-                total = part if total is None else tuple(a + b for a, b in zip(total, part, strict=True))
+                total = (
+                    part
+                    if total is None
+                    else tuple(a + b for a, b in zip(total, part, strict=True))
+                )
         assert total is not None
         return tuple(array / model.n_data for array in total)
 
@@ -131,7 +141,9 @@ def _as_double(leaf: Any) -> Array:
 
 def _pad(leaf: Array, rows: int) -> Array:
     """Repeat the first row: a valid example, masked out afterwards."""
-    return np.concatenate([leaf, np.broadcast_to(leaf[:1], (rows - leaf.shape[0], *leaf.shape[1:]))])
+    return np.concatenate(
+        [leaf, np.broadcast_to(leaf[:1], (rows - leaf.shape[0], *leaf.shape[1:]))]
+    )
 
 
 def _example_loss(loss: Loss, problem: Problem) -> Callable[[Any, Any], Any]:
@@ -143,12 +155,16 @@ def _example_loss(loss: Loss, problem: Problem) -> Callable[[Any, Any], Any]:
 
 
 def _summed_loss(loss: Loss, problem: Problem, rows: Any, mask: Any) -> Callable[[Any], Any]:
-    return lambda shift: -jnp.sum(jnp.where(mask > 0, loss.log_likelihoods(problem, shift, rows), 0.0))
+    return lambda shift: (
+        -jnp.sum(jnp.where(mask > 0, loss.log_likelihoods(problem, shift, rows), 0.0))
+    )
 
 
 @compiled
 def _value_and_gradient(loss: Loss, problem: Problem, rows: Any, mask: Any) -> Any:
-    return jax.value_and_grad(_summed_loss(loss, problem, rows, mask))(jnp.zeros_like(problem.centre))
+    return jax.value_and_grad(_summed_loss(loss, problem, rows, mask))(
+        jnp.zeros_like(problem.centre)
+    )
 
 
 @compiled
@@ -170,13 +186,17 @@ def example_gradients(loss: Loss, problem: Problem, displacement: Any, rows: Any
 
 @compiled
 def _moments(loss: Loss, problem: Problem, rows: Any, mask: Any) -> Any:
-    gradients = mask[:, None] * example_gradients(loss, problem, jnp.zeros_like(problem.centre), rows)
+    gradients = mask[:, None] * example_gradients(
+        loss, problem, jnp.zeros_like(problem.centre), rows
+    )
     return gradients.sum(axis=0), gradients.T @ gradients
 
 
 @compiled
 def _diagonal_moments(loss: Loss, problem: Problem, rows: Any, mask: Any) -> Any:
-    gradients = mask[:, None] * example_gradients(loss, problem, jnp.zeros_like(problem.centre), rows)
+    gradients = mask[:, None] * example_gradients(
+        loss, problem, jnp.zeros_like(problem.centre), rows
+    )
     return gradients.sum(axis=0), jnp.sum(gradients**2, axis=0)
 
 
@@ -187,7 +207,9 @@ def _squared_hessian(loss: Loss, problem: Problem, rows: Any, mask: Any, root: A
 
     def products(row: Any) -> Any:
         slope = jax.grad(lambda shift: _example_loss(loss, problem)(shift, row))
-        return jax.vmap(lambda column: jax.jvp(slope, (zero,), (column,))[1], in_axes=1, out_axes=1)(root)
+        return jax.vmap(
+            lambda column: jax.jvp(slope, (zero,), (column,))[1], in_axes=1, out_axes=1
+        )(root)
 
     images = mask[:, None, None] * jax.vmap(products)(rows)
     return (jnp.einsum("nil,njl->ij", images, images),)

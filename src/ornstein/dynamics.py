@@ -54,19 +54,29 @@ class Dynamics:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "preconditioner", _symmetric("preconditioner", self.preconditioner))
+        object.__setattr__(
+            self, "preconditioner", _symmetric("preconditioner", self.preconditioner)
+        )
         if self.injected is not None:
             object.__setattr__(self, "injected", _symmetric("injected", self.injected))
         if self.output_map is not None:
             object.__setattr__(self, "output_map", np.asarray(self.output_map, dtype=float))
         object.__setattr__(self, "scheme", checked_scheme(self.scheme))
         if not is_whole(self.batch_size) or self.batch_size < 1:
-            raise InputError(f"batch_size must be a whole number, 1 or more; got {self.batch_size!r}")
+            raise InputError(
+                f"batch_size must be a whole number, 1 or more; got {self.batch_size!r}"
+            )
         if not 0.0 < self.damping <= 1.0:
             raise InputError(f"damping must lie in (0, 1]; got {self.damping}")
         if self.window < 1 or self.gap < 0:
-            raise InputError(f"window must be at least 1 and gap at least 0; got {self.window} and {self.gap}")
-        positive = self.preconditioner if self.preconditioner.ndim < 2 else np.linalg.eigvalsh(self.preconditioner)
+            raise InputError(
+                f"window must be at least 1 and gap at least 0; got {self.window} and {self.gap}"
+            )
+        positive = (
+            self.preconditioner
+            if self.preconditioner.ndim < 2
+            else np.linalg.eigvalsh(self.preconditioner)
+        )
         if np.any(positive <= 0):
             raise InputError("the preconditioner must be positive definite")
 
@@ -129,7 +139,9 @@ class LinearKernel:
         state = {"position": displacement}
         return {**state, "velocity": jnp.zeros_like(displacement)} if self.momentum else state
 
-    def step(self, arrays: Any, state: Any, gradient: Callable[[Any], Any], normal: Any, factor: Any) -> dict[str, Any]:
+    def step(
+        self, arrays: Any, state: Any, gradient: Callable[[Any], Any], normal: Any, factor: Any
+    ) -> dict[str, Any]:
         slope = gradient(state["position"])
         if "gradient_root" in arrays:
             slope = slope + arrays["gradient_root"] * normal / jnp.sqrt(factor)
@@ -167,6 +179,8 @@ def _symmetric(what: str, value: Any) -> Array:
         if not np.allclose(array, array.T, rtol=1e-6, atol=1e-12 * np.abs(array).max()):
             raise InputError(f"{what} must be symmetric")
         array = (array + array.T) / 2.0
-    if what == "injected" and np.any((array if array.ndim < 2 else np.linalg.eigvalsh(array)) < -1e-9 * np.abs(array).max()):
+    if what == "injected" and np.any(
+        (array if array.ndim < 2 else np.linalg.eigvalsh(array)) < -1e-9 * np.abs(array).max()
+    ):
         raise InputError("injected must be a covariance: it has a negative eigenvalue")
     return array

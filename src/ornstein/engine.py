@@ -24,7 +24,13 @@ from jax.errors import JaxRuntimeError
 from ornstein.double_buffer import DoubleBuffer
 from ornstein.errors import DivergenceError
 from ornstein.loop import Drawn, Program, kept_memory, run_block
-from ornstein.minibatch import IndexSource, SeedSource, SliceSource, generator_from_state, generator_state
+from ornstein.minibatch import (
+    IndexSource,
+    SeedSource,
+    SliceSource,
+    generator_from_state,
+    generator_state,
+)
 from ornstein.model import Loss, Problem
 from ornstein.precision import width
 from ornstein.row_bytes import as_bytes
@@ -75,7 +81,13 @@ class Chain:
     _normal_memory: DoubleBuffer = field(default_factory=DoubleBuffer)
 
     def advance(
-        self, program: Program, problem: Problem, arrays: Any, keeps: int, stride: int, helpers: Executor | None = None
+        self,
+        program: Program,
+        problem: Problem,
+        arrays: Any,
+        keeps: int,
+        stride: int,
+        helpers: Executor | None = None,
     ) -> Kept:
         """Keep up to `keeps` values, `stride` steps apart: as many as the current block of randomness has steps for.
 
@@ -109,7 +121,9 @@ class Chain:
         self._kept = positions, sums
         return state
 
-    def _take(self, program: Program, problem: Problem, arrays: Any, keeps: int, stride: int) -> tuple[Any, Any]:
+    def _take(
+        self, program: Program, problem: Problem, arrays: Any, keeps: int, stride: int
+    ) -> tuple[Any, Any]:
         """The state after keeps·stride steps; where rows are handed in, on windows of steps.
 
         Where a stride is longer than a window it takes several; what the positions of all but the last one sum to comes back.
@@ -117,7 +131,9 @@ class Chain:
         if self._order is not None:
             problem = problem._replace(data=self._order.data)
         if self.feed is None:
-            return self._run(program, problem, arrays, self.state_arrays, self._block, self.used, keeps, stride), 0.0
+            return self._run(
+                program, problem, arrays, self.state_arrays, self._block, self.used, keeps, stride
+            ), 0.0
         end = self.used + keeps * stride
         state: Any = self.state_arrays
         carried: Any = 0.0
@@ -126,7 +142,10 @@ class Chain:
             here = (keeps, stride) if steps == end - self.used else (1, steps)
             window = self._window(start)
             if start + steps < self.block_steps:
-                self._next_window = (start + steps, self.feed.ahead(self._indices_from(start + steps)))
+                self._next_window = (
+                    start + steps,
+                    self.feed.ahead(self._indices_from(start + steps)),
+                )
             if start > self.used and program.summed:
                 carried = carried + _first_rows(self._kept[1], 1)
             state = self._run(program, problem, arrays, state, window, 0, *here)
@@ -136,10 +155,18 @@ class Chain:
         """Rows, normals and factors of the steps from `start`."""
         assert self.feed is not None
         waiting, self._next_window = self._next_window, None
-        rows = waiting[1].result() if waiting and waiting[0] == start else self.feed.rows(self._indices_from(start))
+        rows = (
+            waiting[1].result()
+            if waiting and waiting[0] == start
+            else self.feed.rows(self._indices_from(start))
+        )
         _, normals, factors = self._block
         chosen = self._steps_from(start)
-        return rows, None if normals is None else normals[chosen], None if factors is None else factors[chosen]
+        return (
+            rows,
+            None if normals is None else normals[chosen],
+            None if factors is None else factors[chosen],
+        )
 
     def _indices_from(self, start: int) -> Array:
         return self._block[0][self._steps_from(start)]
@@ -153,7 +180,11 @@ class Chain:
         """Everything needed to go on, as arrays. The block in use is drawn anew from the generators at its start."""
         arrays = {name: np.asarray(value) for name, value in self.state_arrays.items()}
         counters = {"step": np.asarray(self.step), "used": np.asarray(self.used)}
-        return {"arrays": arrays, "counters": counters, "randomness": self._block_start or self._generators()}
+        return {
+            "arrays": arrays,
+            "counters": counters,
+            "randomness": self._block_start or self._generators(),
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
@@ -186,7 +217,9 @@ class Chain:
         """The generators as they are now, the randomness of the steps from `first`, and the rows that it takes slices of."""
         start = self._generators()
         batches = self.source.draw(self.block_steps)
-        order = self.source.order(self.block_steps) if isinstance(self.source, SliceSource) else None
+        order = (
+            self.source.order(self.block_steps) if isinstance(self.source, SliceSource) else None
+        )
         normals = None
         if self.needs_normals:
             normals = self._normal_memory.array((self.block_steps, self.dimension), self.dtype)
@@ -227,9 +260,15 @@ def block_length(dynamics: Any, dimension: int) -> int:
     """Steps per block of randomness, such that indices and normals stay bounded and what is kept costs little beside the steps.
 
     >>> from ornstein import Dynamics
-    >>> [block_length(Dynamics(np.asarray(0.1), 16), dimension) for dimension in (10, 10_000, 1_000_000)]
+    >>> [
+    ...     block_length(Dynamics(np.asarray(0.1), 16), dimension)
+    ...     for dimension in (10, 10_000, 1_000_000)
+    ... ]
     [65536, 1024, 67]
-    >>> [block_length(Dynamics(np.asarray(0.1), 16, injected=np.asarray(0.1)), dimension) for dimension in (10, 1_000_000)]
+    >>> [
+    ...     block_length(Dynamics(np.asarray(0.1), 16, injected=np.asarray(0.1)), dimension)
+    ...     for dimension in (10, 1_000_000)
+    ... ]
     [65536, 1]
     """
     if not dynamics.kernel().needs_normals:
@@ -294,14 +333,22 @@ class Run:
         dimension = starts.shape[1]
         kernel = dynamics.kernel()
         steps = block_length(dynamics, dimension)
-        sliced = dynamics.scheme == "slices" and feed is None and worthwhile(problem.data, dynamics.batch_size)
+        sliced = (
+            dynamics.scheme == "slices"
+            and feed is None
+            and worthwhile(problem.data, dynamics.batch_size)
+        )
         slice_rows = dynamics.batch_size if sliced else 0
         # A slice comes as fast as one core can use it; rows that must be found come faster to several, unless those have chains
         # of their own.
         every_core = len(starts) >= (os.cpu_count() or 1) and not begin_at_lines(problem.data)
-        small = loss.elementary and (sliced or every_core or dynamics.batch_size * dimension <= SMALL_STEP)
+        small = loss.elementary and (
+            sliced or every_core or dynamics.batch_size * dimension <= SMALL_STEP
+        )
         drawn = _drawn(dynamics, n_data) if small and feed is None else None
-        self.program = Program(loss, kernel, dynamics.window > 1, kept_rows(steps, dimension), slice_rows, drawn, small)
+        self.program = Program(
+            loss, kernel, dynamics.window > 1, kept_rows(steps, dimension), slice_rows, drawn, small
+        )
         self._compiling, self._compiled = threading.Lock(), False
         self.problem, self.dtype, self.block_steps = problem, dtype, steps
         self._rows = problem.data if sliced else as_bytes(problem.data)
@@ -312,7 +359,9 @@ class Run:
         self.chains = [
             Chain(
                 number,
-                _source(dynamics, n_data, np.random.Generator(np.random.SFC64(rows)), shuffled, drawn),
+                _source(
+                    dynamics, n_data, np.random.Generator(np.random.SFC64(rows)), shuffled, drawn
+                ),
                 np.random.Generator(np.random.SFC64(normals)),
                 state,
                 steps,
@@ -410,7 +459,10 @@ class Run:
                     stop.set()
 
         workers = min(len(waiting), os.cpu_count() or 1)
-        with ThreadPoolExecutor(max(1, workers)) as helpers, ThreadPoolExecutor(max(1, workers)) as pool:
+        with (
+            ThreadPoolExecutor(max(1, workers)) as helpers,
+            ThreadPoolExecutor(max(1, workers)) as pool,
+        ):
             futures = [pool.submit(work) for _ in range(workers)]
             try:
                 _first_error(futures)
@@ -421,13 +473,19 @@ class Run:
 
 
 def _source(
-    dynamics: Any, n_data: int, generator: np.random.Generator, shuffled: ShuffledRows | None, drawn: Drawn | None
+    dynamics: Any,
+    n_data: int,
+    generator: np.random.Generator,
+    shuffled: ShuffledRows | None,
+    drawn: Drawn | None,
 ) -> IndexSource | SeedSource | SliceSource:
     if shuffled is not None:
         return SliceSource(shuffled, generator)
     if drawn is not None:
         return SeedSource(generator)
-    return IndexSource(dynamics.scheme, n_data, dynamics.batch_size, generator, memory=DoubleBuffer())
+    return IndexSource(
+        dynamics.scheme, n_data, dynamics.batch_size, generator, memory=DoubleBuffer()
+    )
 
 
 def _drawn(dynamics: Any, n_data: int) -> Drawn | None:
@@ -442,4 +500,7 @@ def _first_error(futures: Sequence[Future[None]]) -> None:
 
 def _streams(seed: int, first: int, chains: int) -> list[list[np.random.SeedSequence]]:
     """One stream per chain and purpose; a chain's streams do not depend on how many chains there are."""
-    return [np.random.SeedSequence(seed, spawn_key=(number,)).spawn(2) for number in range(first, first + chains)]
+    return [
+        np.random.SeedSequence(seed, spawn_key=(number,)).spawn(2)
+        for number in range(first, first + chains)
+    ]

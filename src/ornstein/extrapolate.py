@@ -34,17 +34,26 @@ def half_step(dynamics: Dynamics, curvature: Curvature) -> tuple[Dynamics, float
     (5, 0.5)
     """
     if dynamics.window > 1 or dynamics.schedule is not None or type(dynamics) is not Dynamics:
-        raise InputError(f"extrapolate needs a constant step and single iterates; {dynamics.sampler} has not both")
+        raise InputError(
+            f"extrapolate needs a constant step and single iterates; {dynamics.sampler} has not both"
+        )
     sizes = {dynamics.batch_size, max(1, dynamics.batch_size // 2)}
     candidates = []
     for size in sizes:
         ratio = 0.5 if size == dynamics.batch_size else size / dynamics.batch_size
         injected = None if dynamics.injected is None else ratio * dynamics.injected
-        half = replace(dynamics, preconditioner=ratio * dynamics.preconditioner, injected=injected, batch_size=size)
+        half = replace(
+            dynamics,
+            preconditioner=ratio * dynamics.preconditioner,
+            injected=injected,
+            batch_size=size,
+        )
         candidates.append((_limit_distance(dynamics, half, ratio, curvature), half, ratio))
     distance, half, ratio = min(candidates, key=lambda candidate: candidate[0])
     if not np.isfinite(distance):
-        raise InputError("extrapolate found no half step whose law tends to the posterior; use a larger batch_size")
+        raise InputError(
+            "extrapolate found no half step whose law tends to the posterior; use a larger batch_size"
+        )
     return half, ratio
 
 
@@ -62,17 +71,29 @@ def extrapolated(model: Model, posterior: Posterior, seed: int, **options: Any) 
     second = sample(model, half, curvature=posterior.curvature, seed=other, **options)
     shift = (second.mean - posterior.mean) / (1.0 - ratio)
     draws = posterior.draws + shift
-    moments = None if posterior.moments is None else Gaussian(posterior.mean + shift, posterior.covariance)
+    moments = (
+        None
+        if posterior.moments is None
+        else Gaussian(posterior.mean + shift, posterior.covariance)
+    )
     settings = {
         **posterior.settings,
         "extrapolated": float(np.max(np.abs(shift) / posterior.sd)),
         "steps": posterior.settings["steps"] + second.settings["steps"],
         "seconds": posterior.settings["seconds"] + second.settings["seconds"],
     }
-    return replace(posterior, draws=draws, moments=moments, constrained=model.constrained(draws), settings=settings)
+    return replace(
+        posterior,
+        draws=draws,
+        moments=moments,
+        constrained=model.constrained(draws),
+        settings=settings,
+    )
 
 
-def _limit_distance(dynamics: Dynamics, half: Dynamics, ratio: float, curvature: Curvature) -> float:
+def _limit_distance(
+    dynamics: Dynamics, half: Dynamics, ratio: float, curvature: Curvature
+) -> float:
     """KL from the covariance extrapolated to a vanishing step to the posterior's; infinite where there is none."""
     whole, part = dynamics.predict(curvature).covariance, half.predict(curvature).covariance
     if whole is None or part is None:

@@ -13,7 +13,10 @@ from __future__ import annotations
 import numpy as np
 
 Array = np.ndarray
-FEWEST_PREDICTORS, MOST_FEATURES = 4, 128  # with fewer predictors, making the products of features would take the longest
+FEWEST_PREDICTORS, MOST_FEATURES = (
+    4,
+    128,
+)  # with fewer predictors, making the products of features would take the longest
 
 
 class FeaturePairs:
@@ -46,7 +49,11 @@ class FeaturePairs:
         rows, count = features.shape[0], self._parameters.shape[1]
         if self._place.shape[1] < rows:
             self._place = np.empty((self._left.size, rows))
-        found, columns, start = self._place[:, :rows], np.ascontiguousarray(features[:, :count].T), 0
+        found, columns, start = (
+            self._place[:, :rows],
+            np.ascontiguousarray(features[:, :count].T),
+            0,
+        )
         for number in range(count):
             end = start + count - number
             np.multiply(columns[number], columns[number:], out=found[start:end])
@@ -70,7 +77,10 @@ class FeaturePairs:
         """Of the quadratic forms z ↦ zᵀ Σ[k, l] z, k ≤ l, in the products of features."""
         one, other = self._parameters[self._one], self._parameters[self._other]
         covariance = np.pad(covariance, (0, 1))
-        found = covariance[one[:, self._left], other[:, self._right]] + covariance[one[:, self._right], other[:, self._left]]
+        found = (
+            covariance[one[:, self._left], other[:, self._right]]
+            + covariance[one[:, self._right], other[:, self._left]]
+        )
         return np.where(self._left == self._right, found / 2.0, found)
 
     def spread(self, products: Array, coefficients: Array) -> Array:

@@ -56,10 +56,16 @@ class Likelihood:
         need none: its coefficients are zeros, because what they contribute is in the offset (`GLM._centred`).
         """
         predictors = self._predictors(params, example)
-        offset = example["offset"] if "offset" in example else jnp.zeros(predictors.shape[int(self.infer_scale) :])
+        offset = (
+            example["offset"]
+            if "offset" in example
+            else jnp.zeros(predictors.shape[int(self.infer_scale) :])
+        )
         still = self._with_scale(offset.astype(predictors.dtype), centre)
         slope = jax.grad(self.of_predictor)(still, example["y"], hyperparameters)
-        value = self.of_predictor(predictors, example["y"], hyperparameters) - jnp.sum(slope * predictors)
+        value = self.of_predictor(predictors, example["y"], hyperparameters) - jnp.sum(
+            slope * predictors
+        )
         return value * example["weight"] if "weight" in example else value
 
     def _predictors(self, params: Any, example: Any) -> Array:
@@ -157,7 +163,9 @@ class PredictorLoss:
 
     def __call__(self, predictors: Array, y: Array, weight: Array, hyperparameters: Any) -> Array:
         many = self.likelihood.family == "categorical" or self.likelihood.infer_scale
-        return -weight * self.likelihood.of_predictor(predictors if many else predictors[0], y, hyperparameters)
+        return -weight * self.likelihood.of_predictor(
+            predictors if many else predictors[0], y, hyperparameters
+        )
 
 
 @dataclass(frozen=True)
@@ -181,7 +189,9 @@ def gaussian_prior(params: Any, hyperparameters: Any) -> Array:
 def _normal_log_density(values: Array, precision: Array) -> Array:
     precision = jnp.broadcast_to(precision, values.shape)
     proper = precision > 0
-    constant = jnp.where(proper, 0.5 * jnp.log(jnp.where(proper, precision, 1.0) / (2.0 * np.pi)), 0.0)
+    constant = jnp.where(
+        proper, 0.5 * jnp.log(jnp.where(proper, precision, 1.0) / (2.0 * np.pi)), 0.0
+    )
     return jnp.sum(constant - 0.5 * precision * values**2)
 
 
@@ -202,14 +212,18 @@ class GLM(Model):
         if "prior_precision" in values:
             shape = self.layout.shapes[self.layout.paths.index("coef")]
             outputs = shape[1] if len(shape) == 2 else 1
-            values["prior_precision"] = _precision("prior_precision", values["prior_precision"], shape[0], outputs)
+            values["prior_precision"] = _precision(
+                "prior_precision", values["prior_precision"], shape[0], outputs
+            )
         return super().with_hyperparameters(**values)
 
     def _centred(self, centre: np.ndarray) -> tuple[Any, np.ndarray]:
         """Put the linear predictor at the centre into the offset (gaussian: into y), in float64 before any rounding."""
         if not np.any(centre):
             return self.data, centre
-        return self._shifted(self.data, self._linear.linear_part(centre)), self._likelihood_centre(centre)
+        return self._shifted(self.data, self._linear.linear_part(centre)), self._likelihood_centre(
+            centre
+        )
 
     def _laid_out(self, data: Any, dtype: str, batch_size: int) -> Any:
         if row_table.pays(data, dtype, batch_size * self.dim):
@@ -275,8 +289,17 @@ def glm(
     if family not in FAMILIES:
         raise InputError(f"unknown family {family!r}; choose one of {FAMILIES}")
     if is_dask(X):
-        settings = {"family": family, "prior_precision": prior_precision, "noise_scale": noise_scale, "intercept": intercept}
-        settings |= {"weights": weights, "offset": offset, "intercept_precision": intercept_precision}
+        settings = {
+            "family": family,
+            "prior_precision": prior_precision,
+            "noise_scale": noise_scale,
+            "intercept": intercept,
+        }
+        settings |= {
+            "weights": weights,
+            "offset": offset,
+            "intercept_precision": intercept_precision,
+        }
         return sharded_glm(X, y, settings)  # type: ignore[return-value]
     if is_table_on_disk(X):
         opened = open_table(X, y if isinstance(y, str) else None)
@@ -296,7 +319,9 @@ def glm(
     likelihood = Likelihood(
         family,
         outputs,
-        infer_scale=family == "gaussian" and isinstance(noise_scale, str) and noise_scale == "infer",
+        infer_scale=family == "gaussian"
+        and isinstance(noise_scale, str)
+        and noise_scale == "infer",
         coef_reference=categorical and not np.any(precision),
         intercept_reference=categorical and not np.any(intercept_prior),
         elementary=not categorical and not tables.is_sparse(table),
@@ -305,10 +330,15 @@ def glm(
     model_weights = _optional(weights, "weights", n_data, None)
     if model_weights is not None and (np.any(model_weights < 0) or not np.any(model_weights > 0)):
         raise InputError("weights must not be negative, and not all zero")
-    hyper: dict[str, np.ndarray] = {"prior_precision": precision, "intercept_precision": intercept_prior}
+    hyper: dict[str, np.ndarray] = {
+        "prior_precision": precision,
+        "intercept_precision": intercept_prior,
+    }
     if family == "gaussian" and not likelihood.infer_scale:
         hyper["noise_scale"] = _positive("noise_scale", noise_scale)
-    params, parameter_names, feature_of, predictor_of = _parameters(likelihood, names, classes, intercept)
+    params, parameter_names, feature_of, predictor_of = _parameters(
+        likelihood, names, classes, intercept
+    )
     linear = LinearPredictor(
         PredictorLoss(likelihood),
         table,
@@ -327,7 +357,9 @@ def glm(
         data["weight"] = model_weights
     if model_offset is not None:
         data["offset"] = model_offset
-    model = GLM(likelihood, data, gaussian_prior, params, Predict(likelihood), hyper, names=parameter_names)
+    model = GLM(
+        likelihood, data, gaussian_prior, params, Predict(likelihood), hyper, names=parameter_names
+    )
     model.likelihood, model.features, model.response = likelihood, table, response
     model.classes, model.feature_names, model._linear = classes, names, linear
     return model
@@ -344,7 +376,11 @@ def _parameters(
         assert classes is not None
         first = int(likelihood.coef_reference)
         params["coef"] = np.zeros((columns, outputs - first))
-        entries = [(f"{name}[{classes[k]}]", i, k) for i, name in enumerate(names) for k in range(first, outputs)]
+        entries = [
+            (f"{name}[{classes[k]}]", i, k)
+            for i, name in enumerate(names)
+            for k in range(first, outputs)
+        ]
         if intercept:
             first = int(likelihood.intercept_reference)
             params["intercept"] = np.zeros(outputs - first)
@@ -362,24 +398,36 @@ def _parameters(
     return params, labels, np.array(features), np.array(predictors)
 
 
-def _response(y: Any, family: str, n_data: int, known: Any = None) -> tuple[np.ndarray, np.ndarray | None]:
+def _response(
+    y: Any, family: str, n_data: int, known: Any = None
+) -> tuple[np.ndarray, np.ndarray | None]:
     values = tables.column(y, "y")
     if values.shape[0] != n_data:
         raise InputError(f"X has {n_data} rows but y has {values.shape[0]}")
     if family in ("bernoulli", "categorical"):
-        return _labels(values, family) if known is None else _known_labels(values, family, np.asarray(known))
+        return (
+            _labels(values, family)
+            if known is None
+            else _known_labels(values, family, np.asarray(known))
+        )
     values = tables.numbers(values, "y")
     require_finite("y", values)
     if family == "poisson" and (np.any(values < 0) or np.any(values != np.floor(values))):
-        raise InputError("the poisson family needs counts 0, 1, 2, …; y holds a negative or fractional value")
+        raise InputError(
+            "the poisson family needs counts 0, 1, 2, …; y holds a negative or fractional value"
+        )
     return (values if values.dtype.kind == "f" else values.astype(float)), None
 
 
-def _known_labels(values: np.ndarray, family: str, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _known_labels(
+    values: np.ndarray, family: str, classes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     if classes.ndim != 1 or classes.size < 2 or np.any(classes[1:] <= classes[:-1]):
         raise InputError("classes must be two or more different labels in ascending order")
     if family == "bernoulli" and classes.size > 2:
-        raise InputError(f"the bernoulli family needs two labels; there are {classes.size}. Use family='categorical'")
+        raise InputError(
+            f"the bernoulli family needs two labels; there are {classes.size}. Use family='categorical'"
+        )
     codes = np.minimum(np.searchsorted(classes, values), classes.size - 1)
     if np.any(classes[codes] != values):
         raise InputError("y holds a label that is not among classes")
@@ -398,15 +446,21 @@ def _labels(values: np.ndarray, family: str) -> tuple[np.ndarray, np.ndarray]:
         classes, codes = np.unique(values, return_inverse=True)
     except TypeError:
         kinds = sorted({type(value).__name__ for value in values})
-        raise InputError(f"y holds labels of kinds that cannot be put in order: {', '.join(kinds)}") from None
+        raise InputError(
+            f"y holds labels of kinds that cannot be put in order: {', '.join(kinds)}"
+        ) from None
     if classes.size < 2:
         raise InputError(f"y holds one class only, {classes[0]!r}; there is nothing to separate")
     if family == "bernoulli":
         if classes.size > 2:
-            raise InputError(f"the bernoulli family needs two labels; y holds {classes.size}. Use family='categorical'")
+            raise InputError(
+                f"the bernoulli family needs two labels; y holds {classes.size}. Use family='categorical'"
+            )
         return codes.astype(np.float32), classes
     if classes.size > max(2, values.size // 2):
-        raise InputError(f"y holds {classes.size} different labels in {values.size} rows; is it a regression target?")
+        raise InputError(
+            f"y holds {classes.size} different labels in {values.size} rows; is it a regression target?"
+        )
     return codes.astype(np.int32), classes
 
 
@@ -419,10 +473,14 @@ def _precision(what: str, value: Any, columns: int | None, outputs: int) -> np.n
         precision = np.repeat(precision[:, None], outputs, axis=1)
     shapes = {(), (columns,), (columns, outputs)} if outputs > 1 else {(), (columns,)}
     if precision.shape not in shapes:
-        raise InputError(f"{what} must be one number or one per column ({columns}); it has shape {precision.shape}")
+        raise InputError(
+            f"{what} must be one number or one per column ({columns}); it has shape {precision.shape}"
+        )
     if not np.all(np.isfinite(precision)) or np.any(precision < 0):
         raise InputError(f"{what} must be finite and not negative; got {np.min(precision)}")
-    return precision if np.any(precision) else np.zeros(())  # one zero for all: the flat prior has no shape
+    return (
+        precision if np.any(precision) else np.zeros(())
+    )  # one zero for all: the flat prior has no shape
 
 
 def _positive(what: str, value: Any) -> np.ndarray:
@@ -440,7 +498,9 @@ def _optional(values: Any, what: str, n_data: int, outputs: int | None) -> np.nd
     else:
         array = np.asarray(values, dtype=float)
         if array.shape != (n_data, outputs):
-            raise InputError(f"{what} must have shape {(n_data, outputs)}, one number per row and class; it has {array.shape}")
+            raise InputError(
+                f"{what} must have shape {(n_data, outputs)}, one number per row and class; it has {array.shape}"
+            )
     if array.shape[0] != n_data:
         raise InputError(f"X has {n_data} rows but {what} has {array.shape[0]}")
     require_finite(what, array)
@@ -450,7 +510,9 @@ def _optional(values: Any, what: str, n_data: int, outputs: int | None) -> np.nd
 def _start_scale(response: np.ndarray) -> float:
     spread = float(np.std(response))
     if spread == 0.0:
-        raise InputError("y is constant: the noise scale cannot be inferred. Give noise_scale a number")
+        raise InputError(
+            "y is constant: the noise scale cannot be inferred. Give noise_scale a number"
+        )
     return float(np.log(spread))
 
 

@@ -29,10 +29,16 @@ class Layout:
         for path, leaf in leaves:
             kind = np.asarray(leaf).dtype.kind
             if kind not in "fiu":
-                raise InputError(f"parameter {_path_name(path)!r} is not numeric (dtype {np.asarray(leaf).dtype})")
+                raise InputError(
+                    f"parameter {_path_name(path)!r} is not numeric (dtype {np.asarray(leaf).dtype})"
+                )
         if not any(math.prod(np.shape(leaf)) for _, leaf in leaves):
             raise InputError("init holds no parameters: all its arrays are empty")
-        return cls(tree, tuple(np.shape(leaf) for _, leaf in leaves), tuple(_path_name(path) for path, _ in leaves))
+        return cls(
+            tree,
+            tuple(np.shape(leaf) for _, leaf in leaves),
+            tuple(_path_name(path) for path, _ in leaves),
+        )
 
     @property
     def dimension(self) -> int:
@@ -43,7 +49,9 @@ class Layout:
         leaves, tree = jax.tree_util.tree_flatten(params)
         shapes = tuple(np.shape(leaf) for leaf in leaves)
         if tree != self.tree or shapes != self.shapes:
-            raise InputError(f"parameters of structure {tree} and shapes {shapes} do not fit the model's {self.shapes}")
+            raise InputError(
+                f"parameters of structure {tree} and shapes {shapes} do not fit the model's {self.shapes}"
+            )
         return np.concatenate([np.asarray(leaf, dtype=float).reshape(-1) for leaf in leaves])
 
     def unflatten(self, vector: Any) -> Any:
@@ -65,5 +73,7 @@ class Layout:
 
 
 def _path_name(path: Sequence[Any]) -> str:
-    parts = [str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", key)))) for key in path]
+    parts = [
+        str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", key)))) for key in path
+    ]
     return ".".join(parts) or "theta"

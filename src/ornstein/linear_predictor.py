@@ -25,7 +25,9 @@ from ornstein.tables import is_sparse
 
 Array = np.ndarray
 KEPT_BYTES = 2**26
-CHUNK_NUMBERS = 2**20  # of a chunk of rows: 8 MB, which the cache that cores share holds, and calls are few
+CHUNK_NUMBERS = (
+    2**20
+)  # of a chunk of rows: 8 MB, which the cache that cores share holds, and calls are few
 LARGEST_CHUNK = 2**22  # where a row has thousands of numbers
 COPIED = 2048  # rows at a time: they are read once for every column where columns are laid out one after the other
 NARROW = 128  # columns: fewer are laid out one after the other, so that a factor per row meets long stretches of numbers
@@ -49,7 +51,13 @@ class LinearPredictor:
         """The same for some of the rows."""
         weights = None if self.weights is None else self.weights[rows]
         offset = None if self.offset is None else self.offset[rows]
-        return replace(self, features=self.features[rows], response=self.response[rows], weights=weights, offset=offset)
+        return replace(
+            self,
+            features=self.features[rows],
+            response=self.response[rows],
+            weights=weights,
+            offset=offset,
+        )
 
     def value(self, theta: Array) -> float:
         return sum(float(chunk.loss().sum()) for chunk in self._chunks(theta)) / self._rows
@@ -92,7 +100,9 @@ class LinearPredictor:
     def hessian_product(self, theta: Array, vector: Array) -> Array:
         total, matrix = self._gather(np.zeros(theta.size)), self._gather(vector)
         for chunk in self._chunks(theta):
-            total += chunk.rows.summed(np.einsum("nkl,nl->nk", chunk.second(), chunk.rows.times(matrix)))
+            total += chunk.rows.summed(
+                np.einsum("nkl,nl->nk", chunk.second(), chunk.rows.times(matrix))
+            )
         return self._scatter(total) / self._rows
 
     def squared_hessian(self, theta: Array) -> Callable[[Array], Array]:
@@ -104,8 +114,12 @@ class LinearPredictor:
         def respond(covariance: Array) -> Array:
             outer, total = self._outer(), 0.0
             coefficients = outer.coefficients(covariance)
-            known = (chunk.second() for chunk in self._chunks(theta, numbers)) if kept is None else kept
-            for (_, rows), curvature in zip(self._filled_up_rows(numbers, self._order), known, strict=True):
+            known = (
+                (chunk.second() for chunk in self._chunks(theta, numbers)) if kept is None else kept
+            )
+            for (_, rows), curvature in zip(
+                self._filled_up_rows(numbers, self._order), known, strict=True
+            ):
                 products = outer.products(rows.extended)
                 spread = outer.spread(products, coefficients)
                 total += outer.summed(products, curvature @ spread @ curvature)
@@ -151,7 +165,9 @@ class LinearPredictor:
             yield from self._filled_up_rows(0, "C")
             return
         # A chunk costs as much as it holds, and as its sums hold, one number per column.
-        rows = max(1, self._rows * max(CHUNK_NUMBERS, self.features.shape[1]) // max(1, self.features.nnz))
+        rows = max(
+            1, self._rows * max(CHUNK_NUMBERS, self.features.shape[1]) // max(1, self.features.nnz)
+        )
         for start in range(0, self._rows, rows):
             part = slice(start, min(start + rows, self._rows))
             yield part, _SparseRows(self.features[part].astype(float))
@@ -161,7 +177,9 @@ class LinearPredictor:
         """How rows lie in memory that are weighted and multiplied with each other."""
         return "F" if self.features.shape[1] < NARROW else "C"
 
-    def _filled_up_rows(self, numbers: int, order: Literal["C", "F"]) -> Iterator[tuple[slice, _Rows]]:
+    def _filled_up_rows(
+        self, numbers: int, order: Literal["C", "F"]
+    ) -> Iterator[tuple[slice, _Rows]]:
         """Some rows at a time with all their zeros, always in the same place: new memory would cost more than the products.
 
         `numbers` is how many a row becomes, where more than its columns. Who gets them may write over them; they are
@@ -169,7 +187,9 @@ class LinearPredictor:
         """
         columns = self.features.shape[1] + 1
         # At least as many rows as columns, where memory allows: adding up what their products give would take longer than those.
-        rows = max(1, CHUNK_NUMBERS // max(numbers, columns), min(columns, LARGEST_CHUNK // columns))
+        rows = max(
+            1, CHUNK_NUMBERS // max(numbers, columns), min(columns, LARGEST_CHUNK // columns)
+        )
         place = np.empty((min(rows, self._rows), columns), order=order)
         for start in range(0, self._rows, rows):
             part = slice(start, min(start + rows, self._rows))
@@ -186,11 +206,15 @@ class LinearPredictor:
         are not all that is asked of them.
         """
         matrix = self._gather(theta)
-        for part, rows in self._filled_up_rows(numbers, self._order) if numbers else self._row_chunks():
+        for part, rows in (
+            self._filled_up_rows(numbers, self._order) if numbers else self._row_chunks()
+        ):
             predictors = rows.times(matrix)
             if self.offset is not None:
                 known = self.offset[part].reshape(predictors.shape[0], -1)
-                predictors[:, : known.shape[1]] += known  # log σ, where it is inferred, is the last predictor and has no offset
+                predictors[:, : known.shape[1]] += (
+                    known  # log σ, where it is inferred, is the last predictor and has no offset
+                )
             weights = None if self.weights is None else self.weights[part]
             yield _Chunk(self, rows, predictors, self.response[part], weights)
 
@@ -251,10 +275,24 @@ class _Chunk:
         return np.asarray(self._evaluated(_second))
 
     def _evaluated(self, function: Callable[..., Any]) -> Any:
-        weights = np.ones(self.response.shape[0]) if self.weights is None else np.asarray(self.weights, dtype=float)
-        response = self.response if self.response.dtype.kind in "iu" else np.asarray(self.response, dtype=float)
+        weights = (
+            np.ones(self.response.shape[0])
+            if self.weights is None
+            else np.asarray(self.weights, dtype=float)
+        )
+        response = (
+            self.response
+            if self.response.dtype.kind in "iu"
+            else np.asarray(self.response, dtype=float)
+        )
         with double():
-            return function(self.model.example_loss, self.predictors, response, weights, self.model.hyperparameters)
+            return function(
+                self.model.example_loss,
+                self.predictors,
+                response,
+                weights,
+                self.model.hyperparameters,
+            )
 
 
 @compiled

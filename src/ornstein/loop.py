@@ -46,7 +46,9 @@ class Program:
     kernel: Any
     summed: bool
     kept: int  # rows of the buffer for kept values
-    slice_rows: int = 0  # rows of a minibatch where it is a slice of the data and comes as its first row, else 0
+    slice_rows: int = (
+        0  # rows of a minibatch where it is a slice of the data and comes as its first row, else 0
+    )
     drawn: Drawn | None = None
     one_kernel: bool = False  # the whole loop compiled into one kernel, instead of several that are started at every step
 
@@ -100,16 +102,35 @@ def _loop(
     return state, positions, sums
 
 
-def _step(program: Program, problem: Problem, arrays: Any, randomness: Any, number: Any, batch: Any, moved: Any) -> Any:
+def _step(
+    program: Program,
+    problem: Problem,
+    arrays: Any,
+    randomness: Any,
+    number: Any,
+    batch: Any,
+    moved: Any,
+) -> Any:
     """State and sum of positions after one more step, number `number` of the block."""
     (current, total), (_, normals, factors) = moved, randomness
     if program.slice_rows:
-        batch, problem = _slice(problem.data, batch, program.slice_rows), problem._replace(data=None)
-    normal = None if normals is None else lax.dynamic_index_in_dim(normals, number, 0, keepdims=False)
+        batch, problem = (
+            _slice(problem.data, batch, program.slice_rows),
+            problem._replace(data=None),
+        )
+    normal = (
+        None if normals is None else lax.dynamic_index_in_dim(normals, number, 0, keepdims=False)
+    )
     factor = 1.0 if factors is None else factors[number]
     loss = program.loss
-    slope = loss.gradient_change if getattr(program.kernel, "control_variates", False) else loss.gradient
-    current = program.kernel.step(arrays, current, lambda position: slope(problem, position, batch), normal, factor)
+    slope = (
+        loss.gradient_change
+        if getattr(program.kernel, "control_variates", False)
+        else loss.gradient
+    )
+    current = program.kernel.step(
+        arrays, current, lambda position: slope(problem, position, batch), normal, factor
+    )
     return current, (total + current["position"] if program.summed else total)
 
 
@@ -117,18 +138,26 @@ def _slice(data: Any, start: Any, rows: int) -> Any:
     return jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, start, rows, 0), data)
 
 
-def _on_given(step: Any, batches: Any, stride: Any, start: Any, moved: Any, indices: None) -> tuple[Any, None]:
+def _on_given(
+    step: Any, batches: Any, stride: Any, start: Any, moved: Any, indices: None
+) -> tuple[Any, None]:
     """`stride` steps on minibatches that were drawn beforehand."""
 
     def one(number: Any, moved: Any) -> Any:
         return step(
-            number, jax.tree.map(lambda leaf: lax.dynamic_index_in_dim(leaf, number, 0, keepdims=False), batches), moved
+            number,
+            jax.tree.map(
+                lambda leaf: lax.dynamic_index_in_dim(leaf, number, 0, keepdims=False), batches
+            ),
+            moved,
         )
 
     return lax.fori_loop(start, start + stride, one, moved), indices
 
 
-def _on_drawn(step: Any, drawn: Drawn, seed: Any, stride: Any, start: Any, moved: Any, indices: Any) -> tuple[Any, Any]:
+def _on_drawn(
+    step: Any, drawn: Drawn, seed: Any, stride: Any, start: Any, moved: Any, indices: Any
+) -> tuple[Any, Any]:
     """`stride` steps on minibatches drawn here, some at a time, into the memory `indices`."""
     size = drawn.batch_size
 
@@ -148,5 +177,7 @@ def _on_drawn(step: Any, drawn: Drawn, seed: Any, stride: Any, start: Any, moved
 
 def kept_memory(program: Program, position: Any) -> tuple[Any, Any]:
     """Memory for the positions that a block keeps, and for their sums."""
-    zeros = np.zeros((program.kept, position.size), position.dtype)  # jnp.zeros would be compiled for every shape
+    zeros = np.zeros(
+        (program.kept, position.size), position.dtype
+    )  # jnp.zeros would be compiled for every shape
     return jnp.array(zeros), jnp.array(zeros) if program.summed else None

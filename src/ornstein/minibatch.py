@@ -50,7 +50,9 @@ def checked_batch_size(batch_size: int, n_data: int, scheme: str) -> int:
     if not is_whole(batch_size):
         raise InputError(f"batch_size must be a whole number, not {batch_size!r}")
     if not 1 <= batch_size <= n_data:
-        raise InputError(f"batch_size must lie between 1 and the number of rows, {n_data}; got {batch_size}")
+        raise InputError(
+            f"batch_size must lie between 1 and the number of rows, {n_data}; got {batch_size}"
+        )
     if batch_size == n_data and scheme != "replacement":
         raise InputError(
             f"batch_size {batch_size} is the whole data set: drawn {scheme}, its gradient has no noise and nothing is sampled"
@@ -102,7 +104,9 @@ class IndexSource:
     generator: np.random.Generator
     permutation: NDArray[np.int32] | None = None
     used: int = 0
-    memory: DoubleBuffer | None = None  # where given, what is drawn stays there until the draw after the next
+    memory: DoubleBuffer | None = (
+        None  # where given, what is drawn stays there until the draw after the next
+    )
 
     def draw(self, steps: int) -> NDArray[np.int32]:
         """Indices of the next `steps` minibatches, shape (steps, S)."""
@@ -115,7 +119,11 @@ class IndexSource:
     def _independent(self, steps: int) -> NDArray[np.int32]:
         """Every row of every minibatch for itself; the same ones that a loop draws from the seed of a `SeedSource`."""
         shape = (steps, self.batch_size)
-        rows = np.empty(shape, dtype=np.int32) if self.memory is None else self.memory.array(shape, np.int32)
+        rows = (
+            np.empty(shape, dtype=np.int32)
+            if self.memory is None
+            else self.memory.array(shape, np.int32)
+        )
         fill(rows.reshape(-1), new_seed(self.generator), self.n_data)
         return rows
 
@@ -153,11 +161,17 @@ class IndexSource:
 
     def state(self) -> dict[str, NDArray[np.uint64] | NDArray[np.int32] | NDArray[np.int64]]:
         permutation = np.empty(0, dtype=np.int32) if self.permutation is None else self.permutation
-        return {**generator_state(self.generator), "permutation": permutation, "used": np.asarray(self.used)}
+        return {
+            **generator_state(self.generator),
+            "permutation": permutation,
+            "used": np.asarray(self.used),
+        }
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         self.generator = generator_from_state({"words": state["words"], "half": state["half"]})
-        self.permutation = np.asarray(state["permutation"], dtype=np.int32) if state["permutation"].size else None
+        self.permutation = (
+            np.asarray(state["permutation"], dtype=np.int32) if state["permutation"].size else None
+        )
         self.used = int(np.asarray(state["used"], dtype=np.int64))
 
 
@@ -196,7 +210,9 @@ class SliceSource:
         lasting = self.shuffled.lasting(steps)
         number, place = divmod(self.blocks - 1, lasting)
         order = self.shuffled.order(number)
-        if place > 0 or lasting == 1:  # a run that is over after the first block has no use for another order
+        if (
+            place > 0 or lasting == 1
+        ):  # a run that is over after the first block has no use for another order
             self.shuffled.prepare(number + 1)
         return order
 

@@ -18,12 +18,17 @@ Array = np.ndarray
 # many for each parameter. Second derivatives of all rows must be dear, and the part a small one, for that to be worth it.
 PART_ROWS, PART_ROWS_PER_PARAMETER, PART_OF = 2**14, 50, 8
 DEAR = 2**32  # products of two numbers in a pass
-NEAR, CLOSE = 0.1, 1e-5  # posterior standard deviations from the mode: where Newton's method follows, and where it does not
+NEAR, CLOSE = (
+    0.1,
+    1e-5,
+)  # posterior standard deviations from the mode: where Newton's method follows, and where it does not
 SETTLED = 1e-16
 GOOD_STEP = 100.0  # a step that brings the squared distance down so far is followed by one with the same second derivatives
 
 
-def find_mode(model: Model, derivatives: Derivatives, hessian: Callable[[Array], Array] | None) -> Array:
+def find_mode(
+    model: Model, derivatives: Derivatives, hessian: Callable[[Array], Array] | None
+) -> Array:
     """θ where the gradient of the mean loss vanishes; `hessian` is that of `derivatives` where all of it can be held.
 
     It is last asked for at the mode.
@@ -31,7 +36,9 @@ def find_mode(model: Model, derivatives: Derivatives, hessian: Callable[[Array],
     loss = _loss(model, derivatives)
     value, slope = loss(model.init)
     if not np.isfinite(value) or not np.all(np.isfinite(slope)):
-        raise CurvatureError("the loss or its gradient is not finite at init: choose another starting point")
+        raise CurvatureError(
+            "the loss or its gradient is not finite at init: choose another starting point"
+        )
     near = _near_mode(model, derivatives, loss, value, CLOSE if hessian is None else NEAR)
     if hessian is not None:
         return _newton(loss, _curved(model, hessian), near, model.n_data)
@@ -70,7 +77,11 @@ def _curved(model: Model, hessian: Callable[[Array], Array]) -> Callable[[Array]
 
 
 def _near_mode(
-    model: Model, derivatives: Derivatives, loss: Callable[[Array], tuple[float, Array]], at_init: float, deviations: float
+    model: Model,
+    derivatives: Derivatives,
+    loss: Callable[[Array], tuple[float, Array]],
+    at_init: float,
+    deviations: float,
 ) -> Array:
     """`init`, or, where rows are many, a place closer by: the mode of a part of them, then some gradients of all of them.
 
@@ -80,7 +91,11 @@ def _near_mode(
     second derivatives.
     """
     rows = max(PART_ROWS, PART_ROWS_PER_PARAMETER * model.dim)
-    worth_it = model.n_data >= PART_OF * rows and model.n_data * model.dim**2 >= DEAR and model.dim <= FULL_LIMIT
+    worth_it = (
+        model.n_data >= PART_OF * rows
+        and model.n_data * model.dim**2 >= DEAR
+        and model.dim <= FULL_LIMIT
+    )
     part_of = getattr(derivatives, "part", None)  # the closed forms have one
     if not worth_it or part_of is None:
         return model.init
@@ -103,10 +118,14 @@ def _near_mode(
         # A slope of 1/√N in these coordinates is a posterior standard deviation away.
         options={"maxiter": 50, "ftol": 0.0, "gtol": deviations / float(np.sqrt(model.n_data))},
     )
-    return centre + round_ @ found.x if np.isfinite(found.fun) and found.fun <= at_init else model.init
+    return (
+        centre + round_ @ found.x if np.isfinite(found.fun) and found.fun <= at_init else model.init
+    )
 
 
-@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # a trial that overflows is a trial that is not taken
+@np.errstate(
+    over="ignore", divide="ignore", invalid="ignore"
+)  # a trial that overflows is a trial that is not taken
 def _newton(
     value_and_gradient: Callable[[Array], tuple[float, Array]],
     hessian: Callable[[Array], Array],
@@ -133,7 +152,9 @@ def _newton(
             curved, fresh = _curved_at(hessian, theta), True
             step = curved.solve(slope)
             distance = n_data * float(slope @ step)
-        settled = fresh and (distance <= SETTLED or (distance <= 1e-8 and distance > previous / 4.0))
+        settled = fresh and (
+            distance <= SETTLED or (distance <= 1e-8 and distance > previous / 4.0)
+        )
         vanished = curved.scale**2 < 1e-6 * first.scale**2
         striding = np.abs(step) > 1e-3 * np.maximum(np.abs(theta), np.abs(start))
         if settled and not np.any(vanished & striding):
@@ -143,7 +164,9 @@ def _newton(
         while True:
             trial = theta - scale * step
             trial_value, trial_slope = value_and_gradient(trial)
-            if np.isfinite(trial_value) and trial_value <= value - 1e-4 * scale * decrease + 1e-15 * abs(value):
+            if np.isfinite(
+                trial_value
+            ) and trial_value <= value - 1e-4 * scale * decrease + 1e-15 * abs(value):
                 break
             scale /= 2.0
             if scale < 1e-10:
@@ -183,7 +206,9 @@ class _Lifted:
     def of(cls, matrix: Array) -> _Lifted:
         scale = np.sqrt(np.maximum(np.abs(np.diagonal(matrix)), 1e-300))
         values, vectors = np.linalg.eigh(matrix / np.multiply.outer(scale, scale))
-        return cls(scale, np.maximum(np.abs(values), 1e-10 * max(float(values[-1]), 1e-300)), vectors)
+        return cls(
+            scale, np.maximum(np.abs(values), 1e-10 * max(float(values[-1]), 1e-300)), vectors
+        )
 
     def solve(self, slope: Array) -> Array:
         return self.vectors @ ((self.vectors.T @ (slope / self.scale)) / self.values) / self.scale

@@ -67,7 +67,9 @@ class Loss:
         return jax.vmap(self.log_likelihood, (None, 0, None))(params, rows, problem.hyperparameters)
 
     def prior(self, problem: Problem, displacement: Array) -> Array:
-        return self.log_prior(self.layout.unflatten(problem.centre + displacement), problem.hyperparameters)
+        return self.log_prior(
+            self.layout.unflatten(problem.centre + displacement), problem.hyperparameters
+        )
 
     def penalty(self, problem: Problem, displacement: Array) -> Array:
         """The prior's part of `minibatch`."""
@@ -75,7 +77,9 @@ class Loss:
 
     def minibatch(self, problem: Problem, displacement: Array, rows: Any) -> Array:
         """The minibatch's estimate of the mean loss: unbiased for L up to a constant."""
-        return -jnp.mean(self.log_likelihoods(problem, displacement, rows)) + self.penalty(problem, displacement)
+        return -jnp.mean(self.log_likelihoods(problem, displacement, rows)) + self.penalty(
+            problem, displacement
+        )
 
     def gradient(self, problem: Problem, displacement: Array, batch: Any) -> Array:
         """ĝ, the gradient of `minibatch`; `batch` is row indices, or, where the problem holds no data, the rows themselves."""
@@ -88,16 +92,26 @@ class Loss:
         zero, prior = jnp.zeros_like(displacement), jax.grad(self.penalty, argnums=1)
         if not hasattr(self.log_likelihood, "change"):
             return self.gradient(problem, displacement, batch) - self.gradient(problem, zero, batch)
-        change = partial(self.log_likelihood.change, self.layout.unflatten(problem.likelihood_centre))
+        change = partial(
+            self.log_likelihood.change, self.layout.unflatten(problem.likelihood_centre)
+        )
         fit = self._slope(change, problem, displacement, batch)
         return fit + (prior(problem, displacement) - prior(problem, zero))
 
-    def _slope(self, log_likelihood: Callable[..., Array], problem: Problem, displacement: Array, batch: Any) -> Array:
+    def _slope(
+        self,
+        log_likelihood: Callable[..., Array],
+        problem: Problem,
+        displacement: Array,
+        batch: Any,
+    ) -> Array:
         """The gradient of −mean log likelihood over the rows of a minibatch."""
         count = jax.tree.leaves(batch)[0].shape[0]
         polynomial = getattr(self.log_likelihood, "polynomial", False)
         if polynomial and narrow_rows.pay(batch if problem.data is None else problem.data, count):
-            params, back = jax.vjp(lambda shift: self.layout.unflatten(problem.likelihood_centre + shift), displacement)
+            params, back = jax.vjp(
+                lambda shift: self.layout.unflatten(problem.likelihood_centre + shift), displacement
+            )
 
             def slope(row: Any) -> Any:
                 return jax.grad(log_likelihood)(params, row, problem.hyperparameters)
@@ -112,7 +126,9 @@ class Loss:
 
         def misfit(shift: Array) -> Array:
             params = self.layout.unflatten(problem.likelihood_centre + shift)
-            return -jnp.mean(jax.vmap(log_likelihood, (None, axes, None))(params, rows, problem.hyperparameters))
+            return -jnp.mean(
+                jax.vmap(log_likelihood, (None, axes, None))(params, rows, problem.hyperparameters)
+            )
 
         return jax.grad(misfit)(displacement)
 
@@ -123,7 +139,9 @@ def _rows(data: Any, batch: Any, start: Any, count: int) -> Any:
         batch = jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, start, count), batch)
     if data is None:
         return batch
-    return row_bytes.as_numbers(jax.tree.map(lambda leaf: leaf.at[batch].get(mode="promise_in_bounds"), data))
+    return row_bytes.as_numbers(
+        jax.tree.map(lambda leaf: leaf.at[batch].get(mode="promise_in_bounds"), data)
+    )
 
 
 @dataclass(frozen=True)
@@ -171,7 +189,9 @@ class Model:
         names: tuple[str, ...] | None = None,
     ) -> None:
         if init is None:
-            raise InputError("init is missing: give a pytree of parameters, for instance zeros of the right shapes")
+            raise InputError(
+                "init is missing: give a pytree of parameters, for instance zeros of the right shapes"
+            )
         self.data = jax.tree.map(_as_array, data)
         self.n_data = _checked_rows(self.data)
         self.hyperparameters = _checked_hyperparameters(hyperparameters)
@@ -198,7 +218,9 @@ class Model:
     def dim(self) -> int:
         return self.layout.dimension
 
-    def problem(self, dtype: str = "float32", centre: np.ndarray | None = None, batch_size: int = 0) -> Problem:
+    def problem(
+        self, dtype: str = "float32", centre: np.ndarray | None = None, batch_size: int = 0
+    ) -> Problem:
         """The model's numbers on the device in the working precision, positions measured from `centre`.
 
         Where steps on minibatches of `batch_size` rows are to be taken, the data are laid out for them, read like the model's own.
@@ -223,15 +245,25 @@ class Model:
     def problem_without_data(self, dtype: str, centre: np.ndarray) -> Problem:
         """As `problem`, for a run whose rows are handed in with every step."""
         cast = partial(_device, dtype=dtype)
-        hyper, count = jax.tree.map(cast, self.hyperparameters), cast(np.asarray(float(self.n_data)))
+        hyper, count = (
+            jax.tree.map(cast, self.hyperparameters),
+            cast(np.asarray(float(self.n_data))),
+        )
         return Problem(None, hyper, count, cast(centre), cast(self._likelihood_centre(centre)))
 
     def gathered(self, indices: np.ndarray, centre: np.ndarray, dtype: str) -> Any:
         """Rows at `indices` (any shape) on the host, in the working precision, for displacements from `centre`."""
-        flat, places = np.unique(indices, return_inverse=True)  # in the order of the file, each once
-        rows = self._centred_rows(jax.tree.map(lambda leaf: np.asarray(leaf[flat]), self.data), centre)
+        flat, places = np.unique(
+            indices, return_inverse=True
+        )  # in the order of the file, each once
+        rows = self._centred_rows(
+            jax.tree.map(lambda leaf: np.asarray(leaf[flat]), self.data), centre
+        )
         places = places.reshape(indices.shape)
-        return jax.tree.map(lambda leaf: leaf.astype(dtype)[places] if leaf.dtype.kind == "f" else leaf[places], rows)
+        return jax.tree.map(
+            lambda leaf: leaf.astype(dtype)[places] if leaf.dtype.kind == "f" else leaf[places],
+            rows,
+        )
 
     def rows(self, start: int, stop: int) -> Any:
         """Rows start…stop of the data, on the host."""
@@ -241,10 +273,15 @@ class Model:
         """The same model at other hyperparameters."""
         unknown = set(values) - set(self.hyperparameters)
         if unknown:
-            raise InputError(f"unknown hyperparameters {sorted(unknown)}; the model has {sorted(self.hyperparameters)}")
+            raise InputError(
+                f"unknown hyperparameters {sorted(unknown)}; the model has {sorted(self.hyperparameters)}"
+            )
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
-        other.hyperparameters = {**self.hyperparameters, **{k: np.asarray(v, dtype=float) for k, v in values.items()}}
+        other.hyperparameters = {
+            **self.hyperparameters,
+            **{k: np.asarray(v, dtype=float) for k, v in values.items()},
+        }
         return other
 
     def scaled_prior(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
@@ -293,16 +330,31 @@ class Model:
         alive = []
         for dtype in ("float64", "float32"):
             with width(dtype):
-                example = jax.tree.map(lambda leaf, d=dtype: jax.ShapeDtypeStruct(leaf.shape[1:], _working(leaf, d)), self.data)
-                params = jax.eval_shape(self.layout.unflatten, jax.ShapeDtypeStruct((self.dim,), dtype))
-                hyper = jax.tree.map(lambda leaf, d=dtype: jax.ShapeDtypeStruct(leaf.shape, d), self.hyperparameters)
-                alive.append(_require_scalar("log_likelihood", self.loss.log_likelihood, dtype, params, example, hyper))
-                alive.append(_require_scalar("log_prior", self.loss.log_prior, dtype, params, hyper))
+                example = jax.tree.map(
+                    lambda leaf, d=dtype: jax.ShapeDtypeStruct(leaf.shape[1:], _working(leaf, d)),
+                    self.data,
+                )
+                params = jax.eval_shape(
+                    self.layout.unflatten, jax.ShapeDtypeStruct((self.dim,), dtype)
+                )
+                hyper = jax.tree.map(
+                    lambda leaf, d=dtype: jax.ShapeDtypeStruct(leaf.shape, d), self.hyperparameters
+                )
+                alive.append(
+                    _require_scalar(
+                        "log_likelihood", self.loss.log_likelihood, dtype, params, example, hyper
+                    )
+                )
+                alive.append(
+                    _require_scalar("log_prior", self.loss.log_prior, dtype, params, hyper)
+                )
 
 
 @compiled
 def _prior_value_and_slope(loss: Loss, problem: Problem) -> tuple[Array, Array]:
-    return jax.value_and_grad(lambda shift: -loss.prior(problem, shift))(jnp.zeros_like(problem.centre))
+    return jax.value_and_grad(lambda shift: -loss.prior(problem, shift))(
+        jnp.zeros_like(problem.centre)
+    )
 
 
 @compiled
@@ -330,7 +382,9 @@ def _taking(function: Callable[..., Array], count: int, what: str) -> Callable[.
         return _WithoutHyper(function)
     if len(required) == count:
         return function
-    raise InputError(f"{what} must take {count - 1} arguments, or {count} with the hyperparameters; it takes {len(required)}")
+    raise InputError(
+        f"{what} must take {count - 1} arguments, or {count} with the hyperparameters; it takes {len(required)}"
+    )
 
 
 def _require_scalar(what: str, function: Callable[..., Array], dtype: str, *arguments: Any) -> Any:
@@ -340,12 +394,18 @@ def _require_scalar(what: str, function: Callable[..., Array], dtype: str, *argu
             warnings.simplefilter("ignore")
             program, result = jax.make_jaxpr(function, return_shape=True)(*arguments)
     except Exception as error:
-        raise InputError(f"{what} fails on an example of the data: {type(error).__name__}: {_first_line(error)}") from error
+        raise InputError(
+            f"{what} fails on an example of the data: {type(error).__name__}: {_first_line(error)}"
+        ) from error
     shape = getattr(result, "shape", None)
     if shape != ():
-        raise InputError(f"{what} must return a scalar for one example; it returned {_describe(result)}")
+        raise InputError(
+            f"{what} must return a scalar for one example; it returned {_describe(result)}"
+        )
     if not np.issubdtype(result.dtype, np.floating):
-        raise InputError(f"{what} must return a real number; it returned one of dtype {result.dtype}")
+        raise InputError(
+            f"{what} must return a real number; it returned one of dtype {result.dtype}"
+        )
     for constant in program.consts:
         # JAX remembers a NumPy array in the first width it was used in, and fails once the other one is asked for.
         if dtype == "float32" and isinstance(constant, np.ndarray) and constant.dtype.itemsize == 8:
@@ -357,7 +417,9 @@ def _require_scalar(what: str, function: Callable[..., Array], dtype: str, *argu
     return program
 
 
-def _require_derivatives(what: str, function: Callable[..., Array], params: Any, *rest: Any) -> None:
+def _require_derivatives(
+    what: str, function: Callable[..., Array], params: Any, *rest: Any
+) -> None:
     """Trace the second derivatives, which a call to the host or a hand-made gradient may not have."""
 
     def twice(point: Any, *given: Any) -> Any:
@@ -366,13 +428,20 @@ def _require_derivatives(what: str, function: Callable[..., Array], params: Any,
     try:
         jax.eval_shape(twice, params, *rest)
     except Exception as error:
-        raise InputError(f"{what} cannot be differentiated twice: {type(error).__name__}: {_first_line(error)}") from error
+        raise InputError(
+            f"{what} cannot be differentiated twice: {type(error).__name__}: {_first_line(error)}"
+        ) from error
 
 
 def _checked_hyperparameters(values: Mapping[str, Any] | None) -> dict[str, np.ndarray]:
     if values is not None and not isinstance(values, Mapping):
-        raise InputError(f"hyperparameters must be a dict of numbers by name; got a {type(values).__name__}")
-    checked = {name: as_numbers(f"hyperparameter {name!r}", value) for name, value in (values or {}).items()}
+        raise InputError(
+            f"hyperparameters must be a dict of numbers by name; got a {type(values).__name__}"
+        )
+    checked = {
+        name: as_numbers(f"hyperparameter {name!r}", value)
+        for name, value in (values or {}).items()
+    }
     for name, value in checked.items():
         if not np.all(np.isfinite(value)):
             raise InputError(f"hyperparameter {name!r} holds a value that is not finite")
@@ -401,7 +470,9 @@ def _checked_rows(data: Any) -> int:
     if not leaves:
         raise InputError("data holds no arrays")
     if any(leaf.ndim == 0 for leaf in leaves):
-        raise InputError("every array in data needs a leading axis over the examples; one is a scalar")
+        raise InputError(
+            "every array in data needs a leading axis over the examples; one is a scalar"
+        )
     lengths = {int(leaf.shape[0]) for leaf in leaves}
     if len(lengths) != 1:
         raise InputError(f"arrays in data have different lengths: {sorted(lengths)}")
@@ -423,7 +494,11 @@ def require_finite(what: str, array: Any, names: tuple[str, ...] | None = None) 
         bad = ~np.isfinite(np.asarray(array[start : start + step], dtype=float))
         if bad.any():
             row = start + int(np.argwhere(bad)[0][0])
-            column = f" in column {names[int(np.argwhere(bad)[0][1])]!r}" if names and bad.ndim == 2 else ""
+            column = (
+                f" in column {names[int(np.argwhere(bad)[0][1])]!r}"
+                if names and bad.ndim == 2
+                else ""
+            )
             raise InputError(f"{what} holds a value that is not finite{column}, first in row {row}")
 
 

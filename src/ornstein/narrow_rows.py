@@ -17,7 +17,9 @@ from jax import lax
 
 FEWEST, MOST = 8, 15  # numbers in a row
 PORTION = 32  # rows
-LARGEST = 2**16  # numbers in a minibatch: more may be taken by several kernels, and a loop would start them for every portion
+LARGEST = (
+    2**16
+)  # numbers in a minibatch: more may be taken by several kernels, and a loop would start them for every portion
 
 
 def pay(data: Any, count: int) -> bool:
@@ -28,19 +30,31 @@ def pay(data: Any, count: int) -> bool:
     [False, True, False]
     """
     widths = [leaf.shape[1] if leaf.ndim == 2 else 1 for leaf in jax.tree.leaves(data)]
-    return FEWEST <= max(widths) <= MOST and count * max(widths) <= LARGEST and jax.default_backend() == "cpu"
+    return (
+        FEWEST <= max(widths) <= MOST
+        and count * max(widths) <= LARGEST
+        and jax.default_backend() == "cpu"
+    )
 
 
 def summed_slopes(slope: Callable[[Any], Any], read: Callable[[Any, int], Any], count: int) -> Any:
     """The sum over `count` rows of the tree `slope(row)`; `read(start, number)` gives `number` of the rows from `start` on.
 
     >>> rows = jnp.arange(70.0)
-    >>> float(summed_slopes(lambda row: row**2, lambda start, number: lax.dynamic_slice_in_dim(rows, start, number), 70))
+    >>> float(
+    ...     summed_slopes(
+    ...         lambda row: row**2,
+    ...         lambda start, number: lax.dynamic_slice_in_dim(rows, start, number),
+    ...         70,
+    ...     )
+    ... )
     111895.0
     """
 
     def portion(start: Any, number: int) -> Any:
-        return jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0), jax.vmap(slope)(read(start, number)))
+        return jax.tree.map(
+            lambda leaf: jnp.sum(leaf, axis=0), jax.vmap(slope)(read(start, number))
+        )
 
     rest = count % PORTION or PORTION
     return lax.fori_loop(

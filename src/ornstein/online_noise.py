@@ -60,7 +60,9 @@ class OnlineNoise:
         size = gradients.shape[0]
         if size > 1:
             self.count += 1
-            self._blend(self._second_moment(gradients - gradients.mean(axis=0)) / (size - 1), self.count)
+            self._blend(
+                self._second_moment(gradients - gradients.mean(axis=0)) / (size - 1), self.count
+            )
             return
         self.count += 1
         before = np.zeros(gradients.shape[1]) if self._mean is None else self._mean
@@ -68,7 +70,9 @@ class OnlineNoise:
         self._mean = before + deviation[0] / self.count
         if self.count > 1:
             # E[(g_t − ḡ_{t−1})²] = C t/(t−1) for independent gradients.
-            self._blend(self._second_moment(deviation) * (self.count - 1) / self.count, self.count - 1)
+            self._blend(
+                self._second_moment(deviation) * (self.count - 1) / self.count, self.count - 1
+            )
 
     def _second_moment(self, deviations: Array) -> Array:
         if self.structure == "full":
@@ -78,18 +82,29 @@ class OnlineNoise:
 
     def _blend(self, estimate: Array, number: int) -> None:
         weight = max(1.0 / number, self.smallest_weight)
-        self._noise = estimate if self._noise is None else (1.0 - weight) * self._noise + weight * estimate
+        self._noise = (
+            estimate if self._noise is None else (1.0 - weight) * self._noise + weight * estimate
+        )
 
 
 def noise_along(
-    model: Model, problem: Problem, displacements: Array, source: IndexSource, estimate: OnlineNoise, dtype: str
+    model: Model,
+    problem: Problem,
+    displacements: Array,
+    source: IndexSource,
+    estimate: OnlineNoise,
+    dtype: str,
 ) -> OnlineNoise:
     """Feed `estimate` one fresh minibatch at each displacement (from the problem's centre) of a chain."""
     with width(dtype):
-        for displacement, indices in zip(displacements, source.draw(len(displacements)), strict=True):
+        for displacement, indices in zip(
+            displacements, source.draw(len(displacements)), strict=True
+        ):
             if problem.data is None:
                 rows: Any = model.gathered(indices, np.asarray(problem.centre, dtype=float), dtype)
             else:
                 rows = jax.tree.map(lambda leaf, chosen=indices: leaf[chosen], problem.data)
-            estimate.update(np.asarray(example_gradients(model.loss, problem, displacement.astype(dtype), rows)))
+            estimate.update(
+                np.asarray(example_gradients(model.loss, problem, displacement.astype(dtype), rows))
+            )
     return estimate

@@ -50,7 +50,9 @@ def overlay(
         _draw_ellipses(panels[0], laws, reference, reference_name, names)
     _draw_differences(panels[-1], laws, reference, names)
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)), frameon=False)
+    figure.legend(
+        handles, labels, loc="outside upper center", ncols=min(4, len(labels)), frameon=False
+    )
     return _written(figure, path)
 
 
@@ -58,7 +60,9 @@ def ellipses(posterior: Posterior, path: str | Path | None = None) -> Figure:
     """The covariance found, the one predicted and that of the posterior, on the latter's extreme principal components."""
     curvature, prediction = posterior.curvature, posterior.prediction
     if curvature is None or prediction is None or prediction.covariance is None:
-        raise InputError("these ellipses need a posterior whose law was predicted: one made by orn.sample")
+        raise InputError(
+            "these ellipses need a posterior whose law was predicted: one made by orn.sample"
+        )
     if curvature.dim < 2:
         raise InputError("ellipses need at least two parameters")
     laws = {
@@ -73,7 +77,9 @@ def ellipses(posterior: Posterior, path: str | Path | None = None) -> Figure:
     return _written(figure, path)
 
 
-def marginals(posterior: Posterior, parameters: Sequence[str] | None = None, path: str | Path | None = None) -> Figure:
+def marginals(
+    posterior: Posterior, parameters: Sequence[str] | None = None, path: str | Path | None = None
+) -> Figure:
     """Mean, 50 % and 95 % interval of each parameter (the first twelve unless named), from the draws' quantiles."""
     chosen = _positions(posterior, parameters, MOST_PARAMETERS)
     figure = _figure(6.0, 1.2 + 0.35 * len(chosen))
@@ -81,9 +87,28 @@ def marginals(posterior: Posterior, parameters: Sequence[str] | None = None, pat
     for row, position in enumerate(chosen):
         values = posterior.draws[:, :, position].ravel()
         low, lower, upper, high = np.quantile(values, [0.025, 0.25, 0.75, 0.975])
-        axes.plot([low, high], [row, row], color=COLOURS[0], linewidth=1.5, label=None if row else "95 % of the draws")
-        axes.plot([lower, upper], [row, row], color=COLOURS[0], linewidth=4.0, label=None if row else "50 % of the draws")
-        axes.plot(values.mean(), row, "o", color="white", markeredgecolor=COLOURS[0], label=None if row else "mean")
+        axes.plot(
+            [low, high],
+            [row, row],
+            color=COLOURS[0],
+            linewidth=1.5,
+            label=None if row else "95 % of the draws",
+        )
+        axes.plot(
+            [lower, upper],
+            [row, row],
+            color=COLOURS[0],
+            linewidth=4.0,
+            label=None if row else "50 % of the draws",
+        )
+        axes.plot(
+            values.mean(),
+            row,
+            "o",
+            color="white",
+            markeredgecolor=COLOURS[0],
+            label=None if row else "mean",
+        )
     axes.axvline(0.0, color="#bbbbbb", linewidth=0.8, zorder=0)
     _rows(axes, [posterior.names[position] for position in chosen])
     axes.set_xlabel("value")
@@ -91,7 +116,9 @@ def marginals(posterior: Posterior, parameters: Sequence[str] | None = None, pat
     return _written(figure, path)
 
 
-def trace(posterior: Posterior, parameters: Sequence[str] | None = None, path: str | Path | None = None) -> Figure:
+def trace(
+    posterior: Posterior, parameters: Sequence[str] | None = None, path: str | Path | None = None
+) -> Figure:
     """Draws in the order they came, one line per chain, of the parameters named (the first four otherwise)."""
     chosen = _positions(posterior, parameters, MOST_TRACES)
     figure = _figure(8.0, 0.8 + 1.6 * len(chosen))
@@ -103,7 +130,9 @@ def trace(posterior: Posterior, parameters: Sequence[str] | None = None, path: s
         axes.set_ylabel(posterior.names[position])
     panels[-1].set_xlabel("draw")
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=min(8, len(labels)), frameon=False)
+    figure.legend(
+        handles, labels, loc="outside upper center", ncols=min(8, len(labels)), frameon=False
+    )
     return _written(figure, path)
 
 
@@ -111,10 +140,19 @@ def elbo(posterior: Posterior, path: str | Path | None = None) -> Figure:
     """The ELBO on the way to its optimum, with what `orn.bbvi` says about convergence."""
     values, steps = posterior.settings.get("elbo", ()), posterior.settings.get("elbo_steps", ())
     if not values:
-        raise InputError("there is no ELBO to plot: the posterior was not made by orn.bbvi, or was loaded from a file")
+        raise InputError(
+            "there is no ELBO to plot: the posterior was not made by orn.bbvi, or was loaded from a file"
+        )
     figure = _figure(7.0, 4.0)
     axes = figure.subplots()
-    axes.plot(steps, values, marker="o", color=COLOURS[0], markersize=3, label="mean over a block of steps")
+    axes.plot(
+        steps,
+        values,
+        marker="o",
+        color=COLOURS[0],
+        markersize=3,
+        label="mean over a block of steps",
+    )
     axes.set_xscale("log")
     axes.set_xlabel("steps")
     axes.set_ylabel("ELBO in nats")
@@ -123,7 +161,9 @@ def elbo(posterior: Posterior, path: str | Path | None = None) -> Figure:
     return _written(figure, path)
 
 
-def _draw_ellipses(axes: Axes, laws: Mapping[str, Gaussian], reference: Gaussian, name: str, names: Sequence[str]) -> None:
+def _draw_ellipses(
+    axes: Axes, laws: Mapping[str, Gaussian], reference: Gaussian, name: str, names: Sequence[str]
+) -> None:
     plane, sizes, labels = _extreme_components(reference, names)
     turn = np.linspace(0.0, 2.0 * np.pi, 201)
     circle = RADIUS_95 * np.stack([np.cos(turn), np.sin(turn)])
@@ -132,7 +172,11 @@ def _draw_ellipses(axes: Axes, laws: Mapping[str, Gaussian], reference: Gaussian
     for number, (label, law) in enumerate(laws.items()):
         style = _style(number)
         centre = plane @ (law.mean - reference.mean) / sizes
-        spread = (plane * law.covariance) @ plane.T if law.covariance.ndim == 1 else plane @ law.covariance @ plane.T
+        spread = (
+            (plane * law.covariance) @ plane.T
+            if law.covariance.ndim == 1
+            else plane @ law.covariance @ plane.T
+        )
         values, vectors = np.linalg.eigh(spread / np.multiply.outer(sizes, sizes))
         curve = centre[:, None] + (vectors * np.sqrt(np.maximum(values, 0.0))) @ circle
         axes.plot(*curve, color=style["color"], linestyle=style["linestyle"], linewidth=1.8)
@@ -143,11 +187,15 @@ def _draw_ellipses(axes: Axes, laws: Mapping[str, Gaussian], reference: Gaussian
     axes.set_title("95 % ellipses, in sds of the reference", fontsize=10)
 
 
-def _draw_differences(axes: Axes, laws: Mapping[str, Gaussian], reference: Gaussian, names: Sequence[str]) -> None:
+def _draw_differences(
+    axes: Axes, laws: Mapping[str, Gaussian], reference: Gaussian, names: Sequence[str]
+) -> None:
     unit = reference.standard_deviation
     shifts = {label: (law.mean - reference.mean) / unit for label, law in laws.items()}
     widths = {label: law.standard_deviation / unit for label, law in laws.items()}
-    different = np.max([np.abs(shifts[label]) + np.abs(np.log(widths[label])) for label in laws], axis=0)
+    different = np.max(
+        [np.abs(shifts[label]) + np.abs(np.log(widths[label])) for label in laws], axis=0
+    )
     chosen = np.sort(np.argsort(-different, kind="stable")[:MOST_PARAMETERS])
     axes.axvspan(-HALF_95, HALF_95, color=REFERENCE, alpha=0.10, linewidth=0)
     axes.axvspan(-HALF_50, HALF_50, color=REFERENCE, alpha=0.12, linewidth=0)
@@ -159,16 +207,36 @@ def _draw_differences(axes: Axes, laws: Mapping[str, Gaussian], reference: Gauss
             centre, width = shifts[label][position], widths[label][position]
             for half, thickness in ((HALF_95, 1.2), (HALF_50, 3.0)):
                 ends = [centre - half * width, centre + half * width]
-                axes.plot(ends, [height, height], color=style["color"], linewidth=thickness, solid_capstyle="butt")
+                axes.plot(
+                    ends,
+                    [height, height],
+                    color=style["color"],
+                    linewidth=thickness,
+                    solid_capstyle="butt",
+                )
             shown = label if row == 0 else None
-            axes.plot(centre, height, color=style["color"], marker=style["marker"], markersize=4, linestyle="none", label=shown)
+            axes.plot(
+                centre,
+                height,
+                color=style["color"],
+                marker=style["marker"],
+                markersize=4,
+                linestyle="none",
+                label=shown,
+            )
     _rows(axes, [names[position] for position in chosen])
     axes.set_xlabel("distance from the reference's mean, in its sds")
-    some = f"the {len(chosen)} of {len(names)} parameters that differ most: " if len(names) > len(chosen) else ""
+    some = (
+        f"the {len(chosen)} of {len(names)} parameters that differ most: "
+        if len(names) > len(chosen)
+        else ""
+    )
     axes.set_title(f"{some}50 % and 95 % intervals (grey: reference)", fontsize=10)
 
 
-def _extreme_components(law: Gaussian, names: Sequence[str]) -> tuple[Array, Array, tuple[str, str]]:
+def _extreme_components(
+    law: Gaussian, names: Sequence[str]
+) -> tuple[Array, Array, tuple[str, str]]:
     """Unit vectors of the largest and the smallest principal component, their standard deviations, and both in words."""
     if law.covariance.ndim == 1:
         extremes = [int(np.argmax(law.covariance)), int(np.argmin(law.covariance))]
@@ -183,19 +251,30 @@ def _extreme_components(law: Gaussian, names: Sequence[str]) -> tuple[Array, Arr
 
 def _in_words(vector: Array, names: Sequence[str], most: int = 3) -> str:
     signed = vector * np.sign(vector[np.argmax(np.abs(vector))])
-    order = [position for position in np.argsort(-np.abs(signed))[:most] if abs(signed[position]) >= 0.1]
+    order = [
+        position for position in np.argsort(-np.abs(signed))[:most] if abs(signed[position]) >= 0.1
+    ]
     rest = " + …" if np.sum(signed[order] ** 2) < 0.98 else ""
-    return " ".join(f"{signed[position]:+.1f} {_short(names[position])}" for position in order).lstrip("+") + rest
+    return (
+        " ".join(f"{signed[position]:+.1f} {_short(names[position])}" for position in order).lstrip(
+            "+"
+        )
+        + rest
+    )
 
 
 def _positions(posterior: Posterior, parameters: Sequence[str] | None, most: int) -> list[int]:
     if not posterior.draws.shape[1]:
-        raise InputError("only moments were kept, there are no draws to plot: run again with keep='draws'")
+        raise InputError(
+            "only moments were kept, there are no draws to plot: run again with keep='draws'"
+        )
     if parameters is None:
         return list(range(min(most, len(posterior.names))))
     unknown = [name for name in parameters if name not in posterior.names]
     if unknown or not parameters:
-        raise InputError(f"unknown parameters {unknown}; the posterior has {', '.join(posterior.names[:8])}, …")
+        raise InputError(
+            f"unknown parameters {unknown}; the posterior has {', '.join(posterior.names[:8])}, …"
+        )
     return [posterior.names.index(name) for name in parameters]
 
 

@@ -49,7 +49,10 @@ def describe(value: Any, arrays: dict[str, Array], key: str) -> Any:
     if is_dataclass(value) and _is_listed(type(value)):
         return {
             "class": name,
-            **{field.name: describe(getattr(value, field.name), arrays, f"{key}/{field.name}") for field in fields(value)},
+            **{
+                field.name: describe(getattr(value, field.name), arrays, f"{key}/{field.name}")
+                for field in fields(value)
+            },
         }
     raise NotPortableError(f"{value!r} cannot be written to a file")
 

@@ -113,7 +113,9 @@ class Posterior:
         mean, covariance = moments.pooled()
         if dynamics.output_map is not None:
             covariance = Process.mapped(covariance, dynamics.output_map)
-        displacements = np.empty((len(moments.count), 0, curvature.dim)) if store is None else store.finished()
+        displacements = (
+            np.empty((len(moments.count), 0, curvature.dim)) if store is None else store.finished()
+        )
         draws = _mapped(displacements, dynamics.output_map) + curvature.mode
         return cls(
             draws,
@@ -139,15 +141,21 @@ class Posterior:
         if self.constrained is not None:
             return self.constrained
         leaves = jax.tree_util.tree_leaves(self.params)
-        return {path: np.asarray(leaf) for path, leaf in zip(self.layout.paths, leaves, strict=True)}
+        return {
+            path: np.asarray(leaf) for path, leaf in zip(self.layout.paths, leaves, strict=True)
+        }
 
     def named_draws(self) -> tuple[tuple[str, ...], Array]:
         """What `summary` describes: one name per column of an array (chains, draws, columns)."""
         if self.constrained is None:
             return self.names, self.draws
-        values = [self.constrained[name] for name in sorted(self.constrained)]  # the order of a Layout
+        values = [
+            self.constrained[name] for name in sorted(self.constrained)
+        ]  # the order of a Layout
         layout = Layout.of({name: array[0, 0] for name, array in self.constrained.items()})
-        return layout.names(), np.concatenate([array.reshape(*array.shape[:2], -1) for array in values], axis=2)
+        return layout.names(), np.concatenate(
+            [array.reshape(*array.shape[:2], -1) for array in values], axis=2
+        )
 
     @cached_property
     def mean(self) -> Array:
@@ -165,7 +173,9 @@ class Posterior:
 
     @property
     def sd(self) -> Array:
-        return np.sqrt(self.covariance if self.covariance.ndim == 1 else np.diagonal(self.covariance))
+        return np.sqrt(
+            self.covariance if self.covariance.ndim == 1 else np.diagonal(self.covariance)
+        )
 
     def moment_process(self) -> Process:
         """The predicted process of the states that `mean` and `covariance` were taken from."""
@@ -180,9 +190,15 @@ class Posterior:
     def kl_to(self, reference: Gaussian | Posterior) -> tuple[float, float]:
         """KL(these draws ‖ reference) and KL(reference ‖ these draws), both as Gaussians."""
         if not isinstance(reference, Gaussian | Posterior):
-            raise InputError(f"reference must be a Posterior or a theory.Gaussian; got a {type(reference).__name__}")
+            raise InputError(
+                f"reference must be a Posterior or a theory.Gaussian; got a {type(reference).__name__}"
+            )
         own = Gaussian(self.mean, self.covariance)
-        other = reference if isinstance(reference, Gaussian) else Gaussian(reference.mean, reference.covariance)
+        other = (
+            reference
+            if isinstance(reference, Gaussian)
+            else Gaussian(reference.mean, reference.covariance)
+        )
         return kl(own, other), kl(other, own)
 
     def summary(self, probability: float = 0.95) -> pandas.DataFrame:
@@ -221,10 +237,14 @@ class Posterior:
         if self.dynamics is not None and self.curvature is not None:
             passes = self.settings["thin"] * self.dynamics.batch_size / self.curvature.n_data
             table.attrs["passes_per_draw"] = passes
-            table.columns.name = f"passes per draw: {passes:.3g}" if self.dynamics.window > 1 else None
+            table.columns.name = (
+                f"passes per draw: {passes:.3g}" if self.dynamics.window > 1 else None
+            )
         return table
 
-    def check(self, model: Model | None = None, *, stein: bool | int = False, seed: int = 0) -> Verdict:
+    def check(
+        self, model: Model | None = None, *, stein: bool | int = False, seed: int = 0
+    ) -> Verdict:
         """Can it be trusted? Findings in words and numbers, for a few per cent of the sampling time.
 
         Args:
@@ -252,13 +272,19 @@ class Posterior:
             raise InputError("the model has no predict function: give one to Model(predict=…)")
         flat = self.draws.reshape(-1, self.draws.shape[-1])
         if not len(flat):
-            raise InputError("there are no draws to predict with: only their moments were kept (keep='moments')")
+            raise InputError(
+                "there are no draws to predict with: only their moments were kept (keep='moments')"
+            )
         if draws is not None and (not is_whole(draws) or draws < 1):
             raise InputError(f"draws must be a whole number, 1 or more; got {draws!r}")
         if draws is not None and draws < len(flat):
             flat = flat[np.random.default_rng(seed).choice(len(flat), draws, replace=False)]
         values = (
-            inputs.to_numpy() if hasattr(inputs, "to_numpy") else inputs.toarray() if hasattr(inputs, "toarray") else inputs
+            inputs.to_numpy()
+            if hasattr(inputs, "to_numpy")
+            else inputs.toarray()
+            if hasattr(inputs, "toarray")
+            else inputs
         )
         function = self.predict_function
         one = jax.jit(lambda theta, rows: function(self.layout.unflatten(theta), rows))
@@ -266,7 +292,9 @@ class Posterior:
             inputs = jax.tree.map(_as_single, values)
             found = [np.asarray(one(jnp.asarray(theta, jnp.float32), inputs)) for theta in flat]
         except (TypeError, ValueError) as error:
-            raise InputError(f"predict fails on these inputs: {str(error).splitlines()[0]}") from error
+            raise InputError(
+                f"predict fails on these inputs: {str(error).splitlines()[0]}"
+            ) from error
         return Predictive(np.stack(found).astype(float))
 
     def to_arviz(self) -> Any:

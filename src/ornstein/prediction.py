@@ -11,7 +11,14 @@ import numpy as np
 
 from ornstein.errors import InputError
 from ornstein.minibatch import checked_batch_size, effective_batch
-from ornstein.theory import Modes, Process, kl_covariance, mean_square_bound, normal_modes, solve_modes_responding
+from ornstein.theory import (
+    Modes,
+    Process,
+    kl_covariance,
+    mean_square_bound,
+    normal_modes,
+    solve_modes_responding,
+)
 from ornstein.theory.stationary import solve_modes
 
 if TYPE_CHECKING:
@@ -19,9 +26,7 @@ if TYPE_CHECKING:
     from ornstein.dynamics import Dynamics
 
 Array = np.ndarray
-NO_STATIONARY_LAW = (
-    "the rate changes from step to step, so no stationary law exists; stability and relaxation time are those of the first rate"
-)
+NO_STATIONARY_LAW = "the rate changes from step to step, so no stationary law exists; stability and relaxation time are those of the first rate"
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,14 +63,21 @@ def predict(dynamics: Dynamics, curvature: Curvature, time: str = "discrete") ->
     _require_fit(dynamics, curvature)
     modes = _modes(dynamics, curvature)
     batch = effective_batch(dynamics.scheme, curvature.n_data, dynamics.batch_size)
-    constant = np.zeros_like(curvature.noise) if dynamics.control_variates else curvature.noise / batch
+    constant = (
+        np.zeros_like(curvature.noise) if dynamics.control_variates else curvature.noise / batch
+    )
     responds = curvature.noise_response if time == "discrete" else None
     response = None if responds is None else lambda spread: responds(spread) / batch
 
     def bound() -> float:
         scale = float(dynamics.preconditioner) if dynamics.preconditioner.ndim == 0 else 1.0
         if curvature.hessian_product is not None:
-            return scale * 2.0 * (2.0 - dynamics.damping) / curvature.largest_rate(dynamics.preconditioner)
+            return (
+                scale
+                * 2.0
+                * (2.0 - dynamics.damping)
+                / curvature.largest_rate(dynamics.preconditioner)
+            )
         return scale * mean_square_bound(modes, response)
 
     stationary = None
@@ -73,13 +85,24 @@ def predict(dynamics: Dynamics, curvature: Curvature, time: str = "discrete") ->
         stationary = solve_modes(modes, constant, dynamics.injected, time)
     elif modes.stable and response is not None:
         # What samplers are tuned for, and often are exact about.
-        guess = curvature.posterior_covariance, (curvature.effective_noise - curvature.noise) / batch
-        stationary = solve_modes_responding(modes, constant, response, dynamics.injected, guess=guess)
+        guess = (
+            curvature.posterior_covariance,
+            (curvature.effective_noise - curvature.noise) / batch,
+        )
+        stationary = solve_modes_responding(
+            modes, constant, response, dynamics.injected, guess=guess
+        )
     if stationary is None:
-        return Prediction(None, np.inf, np.inf, np.inf, False, time, curvature.approximate, None, bound)
+        return Prediction(
+            None, np.inf, np.inf, np.inf, False, time, curvature.approximate, None, bound
+        )
     if dynamics.schedule is not None:
-        return Prediction(None, np.nan, np.nan, modes.relaxation_time, True, time, NO_STATIONARY_LAW, None, bound)
-    process = Process(modes, stationary, dynamics.window + dynamics.gap, dynamics.window, dynamics.output_map)
+        return Prediction(
+            None, np.nan, np.nan, modes.relaxation_time, True, time, NO_STATIONARY_LAW, None, bound
+        )
+    process = Process(
+        modes, stationary, dynamics.window + dynamics.gap, dynamics.window, dynamics.output_map
+    )
     covariance = process.covariance()
     posterior = curvature.posterior_covariance
     return Prediction(
@@ -101,7 +124,9 @@ def _require_fit(dynamics: Dynamics, curvature: Curvature) -> None:
     for name in ("preconditioner", "injected", "output_map"):
         value = getattr(dynamics, name)
         if value is not None and value.ndim and value.shape[0] != curvature.dim:
-            raise InputError(f"the {name} has shape {value.shape}, but there are {curvature.dim} parameters")
+            raise InputError(
+                f"the {name} has shape {value.shape}, but there are {curvature.dim} parameters"
+            )
 
 
 def _modes(dynamics: Dynamics, curvature: Curvature) -> Modes:
@@ -111,4 +136,8 @@ def _modes(dynamics: Dynamics, curvature: Curvature) -> Modes:
     # Only the diagonal of A is known, but its largest eigenvalue decides stability: let the fastest mode carry it.
     rates = modes.rates.copy()
     rates[np.argmax(rates)] = max(rates.max(), curvature.largest_rate(dynamics.preconditioner))
-    return modes if rates.max() < 2.0 * (2.0 - dynamics.damping) else Modes(rates, modes.basis, modes.inverse, modes.damping)
+    return (
+        modes
+        if rates.max() < 2.0 * (2.0 - dynamics.damping)
+        else Modes(rates, modes.basis, modes.inverse, modes.damping)
+    )

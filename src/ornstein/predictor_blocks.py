@@ -25,7 +25,9 @@ class PredictorBlocks:
     """Which feature every parameter multiplies, in which of the predictors.
 
     >>> blocks = PredictorBlocks(np.array([0, 1]), np.array([0, 0]), predictors=1)
-    >>> blocks.summed(blocks.products(np.array([[2.0, 3.0]])), np.array([[[10.0]]])).round(12).tolist()
+    >>> blocks.summed(blocks.products(np.array([[2.0, 3.0]])), np.array([[[10.0]]])).round(
+    ...     12
+    ... ).tolist()
     [[40.0, 60.0], [60.0, 90.0]]
     """
 
@@ -79,7 +81,9 @@ class PredictorBlocks:
             left = columns_of(features, self.feature_of[members[k]])
             for other in range(k, self.predictors):
                 right = columns_of(features, self.feature_of[members[other]])
-                value = np.einsum("ni,ni->n", left @ covariance[np.ix_(members[k], members[other])], right)
+                value = np.einsum(
+                    "ni,ni->n", left @ covariance[np.ix_(members[k], members[other])], right
+                )
                 spread[:, k, other] = spread[:, other, k] = value
         return spread
 

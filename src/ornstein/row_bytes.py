@@ -48,7 +48,9 @@ def as_bytes(data: Any) -> Any:
     >>> held["x"].data.shape, held["y"].shape, as_numbers(held)["x"].shape
     ((5, 80), (5,), (5, 20))
     """
-    return jax.tree.map(lambda leaf: RowBytes(_viewed(leaf), leaf.dtype) if _pays(leaf) else leaf, data)
+    return jax.tree.map(
+        lambda leaf: RowBytes(_viewed(leaf), leaf.dtype) if _pays(leaf) else leaf, data
+    )
 
 
 def as_numbers(rows: Any) -> Any:
@@ -62,7 +64,12 @@ def as_numbers(rows: Any) -> Any:
 
 def _pays(leaf: jax.Array) -> bool:
     on_processor = all(device.platform == "cpu" for device in leaf.devices())
-    return on_processor and leaf.ndim == 2 and leaf.dtype.kind == "f" and FEWEST <= leaf.shape[1] <= MOST
+    return (
+        on_processor
+        and leaf.ndim == 2
+        and leaf.dtype.kind == "f"
+        and FEWEST <= leaf.shape[1] <= MOST
+    )
 
 
 def _viewed(leaf: jax.Array) -> jax.Array:

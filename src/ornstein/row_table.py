@@ -40,7 +40,9 @@ class RowTable:
         start, width = next((start, width) for known, start, width in self._places if known == name)
         if start == 0:
             return self.numbers
-        return self.numbers[..., start] if width is None else self.numbers[..., start : start + width]
+        return (
+            self.numbers[..., start] if width is None else self.numbers[..., start : start + width]
+        )
 
     def tree_flatten(self) -> tuple[tuple[Any], Any]:
         return (self.numbers,), self._places
@@ -54,7 +56,12 @@ def side_by_side(data: Mapping[str, Any], dtype: str) -> RowTable:
     """Arrays of N rows, (N,) or (N, columns), on the device in the working precision; the features are called "x".
 
     >>> table = side_by_side({"x": np.arange(6.0).reshape(3, 2), "y": np.arange(3)}, "float32")
-    >>> table.numbers.shape, np.asarray(table["x"])[2, :4].tolist(), np.asarray(table["y"]).tolist(), "offset" in table
+    >>> (
+    ...     table.numbers.shape,
+    ...     np.asarray(table["x"])[2, :4].tolist(),
+    ...     np.asarray(table["y"]).tolist(),
+    ...     "offset" in table,
+    ... )
     ((3, 16), [4.0, 5.0, 2.0, 0.0], [0.0, 1.0, 2.0], False)
     """
     data = {"x": data["x"], **data}
@@ -73,15 +80,27 @@ def pays(data: Mapping[str, Any], dtype: str, numbers: int) -> bool:
 
     It is where the rest of a row finds room in the last cache line of its features.
 
-    >>> [pays({"x": np.zeros((100_000, columns)), "y": np.zeros(100_000)}, "float32", 10**5) for columns in (100, 112)]
+    >>> [
+    ...     pays({"x": np.zeros((100_000, columns)), "y": np.zeros(100_000)}, "float32", 10**5)
+    ...     for columns in (100, 112)
+    ... ]
     [True, False]
     """
     features = data["x"]
-    if not (isinstance(features, np.ndarray) and features.dtype.kind == "f" and features.shape[1] >= FEWEST):
+    if not (
+        isinstance(features, np.ndarray)
+        and features.dtype.kind == "f"
+        and features.shape[1] >= FEWEST
+    ):
         return False
     columns = sum(leaf.shape[1] if leaf.ndim == 2 else 1 for leaf in data.values())
     room = _whole_lines(columns, dtype) == _whole_lines(features.shape[1], dtype)
-    return room and features.nbytes >= BEYOND_CACHES and numbers > SMALL_STEP and jax.default_backend() == "cpu"
+    return (
+        room
+        and features.nbytes >= BEYOND_CACHES
+        and numbers > SMALL_STEP
+        and jax.default_backend() == "cpu"
+    )
 
 
 def begin_at_lines(data: Any) -> bool:

@@ -94,7 +94,14 @@ def sample(
     (4, 500, 4)
     """
     if client is not None:
-        given = {"batch_size": batch_size, "scheme": scheme, "draws": draws, "thin": thin, "warmup": warmup, "init": init}
+        given = {
+            "batch_size": batch_size,
+            "scheme": scheme,
+            "draws": draws,
+            "thin": thin,
+            "warmup": warmup,
+            "init": init,
+        }
         given |= {"max_steps": max_steps, "dtype": dtype, "keep": keep, "curvature": curvature}
         return _on_cluster(client, model, sampler, given, chains, seed, checkpoint)
     started = time.perf_counter()
@@ -102,9 +109,13 @@ def sample(
     measured = curvature is None
     curvature = measure(model) if curvature is None else curvature
     if not isinstance(curvature, Curvature):
-        raise InputError(f"curvature must be a Curvature, for instance orn.measure(model); got a {type(curvature).__name__}")
+        raise InputError(
+            f"curvature must be a Curvature, for instance orn.measure(model); got a {type(curvature).__name__}"
+        )
     if not isinstance(model, Model):
-        raise InputError(f"model must be a Model, for instance orn.glm(X, y); got a {type(model).__name__}")
+        raise InputError(
+            f"model must be a Model, for instance orn.glm(X, y); got a {type(model).__name__}"
+        )
     if curvature.dim != model.dim:
         raise InputError(f"the curvature has {curvature.dim} parameters, the model {model.dim}")
     if sampler is None:
@@ -118,25 +129,47 @@ def sample(
                 "extrapolate=True makes two runs, of which a checkpoint would hold the first: leave one of them out"
             )
         half_step(dynamics, curvature)  # refuses now what it would refuse after the run
-    wanted_thin, (thin, planned, limit) = thin, _lengths(thin, warmup, dynamics, prediction, draws, chains, max_steps)
+    wanted_thin, (thin, planned, limit) = (
+        thin,
+        _lengths(thin, warmup, dynamics, prediction, draws, chains, max_steps),
+    )
     options |= {"first_chain": first_chain, "warmup_limit": limit}
     if keep == "draws":
         require_memory("an array of draws", int(chains), int(draws), model.dim)
     plan = Plan(int(draws), int(chains), thin, planned, warmup == "auto", **options)
-    starts = _starts(model, curvature, prediction, init, range(first_chain, first_chain + plan.chains), seed)
+    starts = _starts(
+        model, curvature, prediction, init, range(first_chain, first_chain + plan.chains), seed
+    )
     can_retune = measured and curvature.noise_response is None and hasattr(sampler, "tune")
     tuned = Tuned(dynamics, curvature, prediction)
     session = Session(model, tuned, starts, plan, sampler if can_retune else None)
-    pause = None if checkpoint is None else Checkpoint.of_session(Path(checkpoint), every, session, measured)
+    pause = (
+        None
+        if checkpoint is None
+        else Checkpoint.of_session(Path(checkpoint), every, session, measured)
+    )
     posterior = finished(session, progress, pause, started)
     if not extrapolate:
         return posterior
-    again = {"draws": draws, "chains": chains, "thin": wanted_thin, "warmup": warmup, "max_steps": max_steps, "init": init}
+    again = {
+        "draws": draws,
+        "chains": chains,
+        "thin": wanted_thin,
+        "warmup": warmup,
+        "max_steps": max_steps,
+        "init": init,
+    }
     return extrapolated(model, posterior, seed, dtype=dtype, keep=keep, progress=progress, **again)
 
 
 def _on_cluster(
-    client: Any, model: Model, sampler: Any, options: dict[str, Any], chains: int, seed: int, checkpoint: str | Path | None
+    client: Any,
+    model: Model,
+    sampler: Any,
+    options: dict[str, Any],
+    chains: int,
+    seed: int,
+    checkpoint: str | Path | None,
 ) -> Posterior:
     try:
         import distributed  # noqa: F401
@@ -144,32 +177,56 @@ def _on_cluster(
         raise InputError("a cluster needs Dask: pip install 'ornstein[cluster]'") from error
     from ornstein.cluster import sample_on
 
-    _checked_options(options["draws"], chains, options["max_steps"], options["dtype"], options["keep"], seed)
-    return sample_on(client, model, sampler, options, chains, seed, None if checkpoint is None else Path(checkpoint))
+    _checked_options(
+        options["draws"], chains, options["max_steps"], options["dtype"], options["keep"], seed
+    )
+    return sample_on(
+        client,
+        model,
+        sampler,
+        options,
+        chains,
+        seed,
+        None if checkpoint is None else Path(checkpoint),
+    )
 
 
-def _checked_options(draws: int, chains: int, max_steps: int, dtype: str | None, keep: str, seed: int) -> dict[str, Any]:
+def _checked_options(
+    draws: int, chains: int, max_steps: int, dtype: str | None, keep: str, seed: int
+) -> dict[str, Any]:
     for name, value in (("draws", draws), ("chains", chains), ("max_steps", max_steps)):
         if not is_whole(value) or value < 1:
             raise InputError(f"{name} must be a positive whole number; got {value!r}")
     if draws * chains > max_steps:
-        raise InputError(f"{draws * chains:.3g} draws over all chains are more than max_steps={max_steps:.3g} steps can give")
+        raise InputError(
+            f"{draws * chains:.3g} draws over all chains are more than max_steps={max_steps:.3g} steps can give"
+        )
     if draws * chains < 2:
         raise InputError("draws times chains must be at least 2: one draw alone has no covariance")
     if dtype not in (None, "float32", "float64"):
         raise InputError(f"dtype must be 'float32' or 'float64', not {dtype!r}")
     if keep not in ("draws", "moments") and rank_of(keep) is None:
-        raise InputError(f"keep must be 'draws', 'moments', 'low-rank' or 'low-rank:K' with a rank K; got {keep!r}")
+        raise InputError(
+            f"keep must be 'draws', 'moments', 'low-rank' or 'low-rank:K' with a rank K; got {keep!r}"
+        )
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise InputError(f"seed must be a whole number, 0 or more; got {seed!r}")
     return {"dtype": dtype or "float32", "keep": keep, "seed": int(seed)}
 
 
-def _tuned(sampler: Any, curvature: Curvature, batch_size: int | str, scheme: str) -> tuple[Dynamics, Prediction]:
+def _tuned(
+    sampler: Any, curvature: Curvature, batch_size: int | str, scheme: str
+) -> tuple[Dynamics, Prediction]:
     """The dynamics and what theory predicts of it."""
     if isinstance(sampler, type) or not (hasattr(sampler, "kernel") or hasattr(sampler, "tune")):
-        given = f"the class {sampler.__name__} itself" if isinstance(sampler, type) else f"a {type(sampler).__name__}"
-        raise InputError(f"sampler must be a sampler, for instance orn.ConstantSGD(), or a Dynamics; got {given}")
+        given = (
+            f"the class {sampler.__name__} itself"
+            if isinstance(sampler, type)
+            else f"a {type(sampler).__name__}"
+        )
+        raise InputError(
+            f"sampler must be a sampler, for instance orn.ConstantSGD(), or a Dynamics; got {given}"
+        )
     if hasattr(sampler, "kernel"):
         return _predicted(_fitting(sampler, curvature), curvature)
     if batch_size != "auto":
@@ -214,7 +271,9 @@ def _fitting(dynamics: Dynamics, curvature: Curvature) -> Dynamics:
     for name in ("preconditioner", "injected", "output_map"):
         shape = np.shape(getattr(dynamics, name) if getattr(dynamics, name) is not None else 0.0)
         if any(length != curvature.dim for length in shape):
-            raise InputError(f"the {name} has shape {shape}, which does not fit {curvature.dim} parameters")
+            raise InputError(
+                f"the {name} has shape {shape}, which does not fit {curvature.dim} parameters"
+            )
     return dynamics
 
 
@@ -243,7 +302,13 @@ def _require_stable(dynamics: Dynamics, prediction: Prediction) -> None:
 
 
 def _lengths(
-    thin: int | str, warmup: int | str, dynamics: Dynamics, prediction: Prediction, draws: int, chains: int, max_steps: int
+    thin: int | str,
+    warmup: int | str,
+    dynamics: Dynamics,
+    prediction: Prediction,
+    draws: int,
+    chains: int,
+    max_steps: int,
 ) -> tuple[int, int, int]:
     """Steps between draws, steps of warm-up, and how long warm-up may become; all chains together stay within `max_steps`."""
     total = draws * chains
@@ -256,10 +321,14 @@ def _lengths(
     return steps, planned, max(planned, (max_steps - total * steps) // chains)
 
 
-def _thinning(thin: int | str, dynamics: Dynamics, prediction: Prediction, total: int, max_steps: int) -> int:
+def _thinning(
+    thin: int | str, dynamics: Dynamics, prediction: Prediction, total: int, max_steps: int
+) -> int:
     if dynamics.window > 1:
         if thin != "auto":
-            raise InputError("thin cannot be set where draws are window means: window and gap decide it")
+            raise InputError(
+                "thin cannot be set where draws are window means: window and gap decide it"
+            )
         return _window_spacing(dynamics, total, max_steps)
     if thin != "auto":
         if isinstance(thin, bool) or not isinstance(thin, int | np.integer) or thin < 1:
@@ -278,7 +347,11 @@ def _thinning(thin: int | str, dynamics: Dynamics, prediction: Prediction, total
         return wanted
     correlation = math.exp(-allowed / prediction.relaxation_time)
     size = total * (1.0 - correlation) / (1.0 + correlation)
-    faster = "" if dynamics.preconditioner.ndim == 2 else ", or use a preconditioner that mixes faster (ConstantSGD('full'))"
+    faster = (
+        ""
+        if dynamics.preconditioner.ndim == 2
+        else ", or use a preconditioner that mixes faster (ConstantSGD('full'))"
+    )
     warnings.warn(
         f"thinning is cut from {wanted} to {allowed} steps to stay within the {max_steps:.3g} steps that max_steps leaves for "
         f"draws: the slowest direction relaxes in {prediction.relaxation_time:.3g} steps, so {total} draws are worth about "
@@ -310,18 +383,30 @@ def _planned_warmup(warmup: int | str, prediction: Prediction, most: int) -> int
     return min(wanted, max(1, most))
 
 
-def _starts(model: Model, curvature: Curvature, prediction: Prediction, init: Any, chains: range, seed: int) -> Array:
+def _starts(
+    model: Model, curvature: Curvature, prediction: Prediction, init: Any, chains: range, seed: int
+) -> Array:
     """Displacements from the mode where the chains, given by their numbers, start."""
     if init is not None:
-        flat = init if isinstance(init, np.ndarray) and init.shape == (model.dim,) else model.layout.flatten(init)
+        flat = (
+            init
+            if isinstance(init, np.ndarray) and init.shape == (model.dim,)
+            else model.layout.flatten(init)
+        )
         if not np.all(np.isfinite(flat)):
             raise InputError("init holds a value that is not finite")
         return np.tile(flat - curvature.mode, (len(chains), 1))
     process = prediction.process
-    spread = curvature.posterior_covariance if process is None else process.modes.to_theta(process.stationary)
+    spread = (
+        curvature.posterior_covariance
+        if process is None
+        else process.modes.to_theta(process.stationary)
+    )
     normals = np.stack(
         [
-            np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(chain, 7)))).standard_normal(model.dim)
+            np.random.Generator(
+                np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(chain, 7)))
+            ).standard_normal(model.dim)
             for chain in chains
         ]
     )

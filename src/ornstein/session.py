@@ -35,7 +35,9 @@ class Plan:
     dtype: str
     seed: int
     first_chain: int = 0
-    warmup_limit: int | None = None  # steps a chain that warm-up may take where it goes on until the chain has settled
+    warmup_limit: int | None = (
+        None  # steps a chain that warm-up may take where it goes on until the chain has settled
+    )
 
 
 class Session:
@@ -44,15 +46,33 @@ class Session:
     `sampler` is the rule that may tune again during warm-up, None where that is not wanted.
     """
 
-    def __init__(self, model: Model, tuned: Tuned, starts: Array, plan: Plan, sampler: Any = None) -> None:
+    def __init__(
+        self, model: Model, tuned: Tuned, starts: Array, plan: Plan, sampler: Any = None
+    ) -> None:
         self.model, self.plan, self.sampler = model, plan, sampler
         mode, dtype = tuned.curvature.mode, plan.dtype
         with width(dtype):
             rows = tuned.dynamics.batch_size
-            problem = model.problem_without_data(dtype, mode) if model.streams else model.problem(dtype, mode, rows)
+            problem = (
+                model.problem_without_data(dtype, mode)
+                if model.streams
+                else model.problem(dtype, mode, rows)
+            )
         feed = Feed(model, mode, dtype, rows) if model.streams else None
-        self.run = Run(model.loss, problem, tuned.dynamics, model.n_data, starts, plan.seed, dtype, feed, plan.first_chain)
-        self.warmup = WarmUp.planned(tuned, plan.warmup, plan.automatic_warmup, plan.chains, plan.warmup_limit)
+        self.run = Run(
+            model.loss,
+            problem,
+            tuned.dynamics,
+            model.n_data,
+            starts,
+            plan.seed,
+            dtype,
+            feed,
+            plan.first_chain,
+        )
+        self.warmup = WarmUp.planned(
+            tuned, plan.warmup, plan.automatic_warmup, plan.chains, plan.warmup_limit
+        )
         self._retune = None if sampler is None else retuner(model, self.run, sampler, plan.seed)
         self.collection: Collection | None = None
 
@@ -85,14 +105,21 @@ class Session:
         assert collection is not None
         stride = collection.stride
         return self.run.advance(
-            plan.draws * self.thin // stride, stride, collection.receive, report, start=self.warmup.taken, pause=pause
+            plan.draws * self.thin // stride,
+            stride,
+            collection.receive,
+            report,
+            start=self.warmup.taken,
+            pause=pause,
         )
 
     def state(self) -> dict[str, Any]:
         """All arrays that change while it runs, as a tree."""
         chains = {str(chain.number): chain.state() for chain in self.run.chains}
         state: dict[str, Any] = {"chains": chains, "warmup": self.warmup.state()}
-        return state if self.collection is None else {**state, "collection": self.collection.state()}
+        return (
+            state if self.collection is None else {**state, "collection": self.collection.state()}
+        )
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from `state`."""
@@ -105,7 +132,9 @@ class Session:
 
     def _new_collection(self) -> Collection:
         plan = self.plan
-        return Collection(self.tuned.dynamics, self.model.dim, self.thin, plan.draws, plan.chains, plan.keep)
+        return Collection(
+            self.tuned.dynamics, self.model.dim, self.thin, plan.draws, plan.chains, plan.keep
+        )
 
 
 def finished(session: Session, progress: bool, pause: Pause | None, started: float) -> Posterior:
@@ -138,7 +167,9 @@ def finished(session: Session, progress: bool, pause: Pause | None, started: flo
         **provenance(),
     }
     draws, moments = collection.delivered(plan.draws, plan.seed), collection.moments
-    return Posterior.from_run(session.model, tuned.dynamics, tuned.curvature, tuned.prediction, draws, moments, settings)
+    return Posterior.from_run(
+        session.model, tuned.dynamics, tuned.curvature, tuned.prediction, draws, moments, settings
+    )
 
 
 def terminal() -> Any:
@@ -156,7 +187,13 @@ def _progress_bar(show: bool, steps: int) -> Iterator[Callable[[int], None]]:
     if console is None:
         yield lambda done: None
         return
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (
         TextColumn("sampling"),

@@ -46,7 +46,9 @@ class ShardedModel(Model):
     turns the rows of a block into a Model.
     """
 
-    def __init__(self, template: Model, blocks: list[Any], rows: list[int], build: Callable[[Any], Model]) -> None:
+    def __init__(
+        self, template: Model, blocks: list[Any], rows: list[int], build: Callable[[Any], Model]
+    ) -> None:
         self.__dict__.update(template.__dict__)
         self.data = None
         self.n_data = int(sum(rows))
@@ -56,11 +58,17 @@ class ShardedModel(Model):
     def streams(self) -> bool:
         return False
 
-    def problem(self, dtype: str = "float32", centre: Array | None = None, batch_size: int = 0) -> Any:
-        raise InputError("the rows of this model lie on a cluster: give sample the client that holds them, client=…")
+    def problem(
+        self, dtype: str = "float32", centre: Array | None = None, batch_size: int = 0
+    ) -> Any:
+        raise InputError(
+            "the rows of this model lie on a cluster: give sample the client that holds them, client=…"
+        )
 
     def closed_form(self) -> Any:
-        raise InputError("the rows of this model lie on a cluster: give sample the client that holds them, client=…")
+        raise InputError(
+            "the rows of this model lie on a cluster: give sample the client that holds them, client=…"
+        )
 
 
 @dataclass
@@ -75,7 +83,11 @@ class Shards:
         model = self.model
         self.rows = [sum(model.block_rows[i] for i in group) for group in self.groups]
         self.futures = [
-            self.client.compute(_delayed(_shard)(model.build, count / model.n_data, *[model.blocks[i] for i in group]))
+            self.client.compute(
+                _delayed(_shard)(
+                    model.build, count / model.n_data, *[model.blocks[i] for i in group]
+                )
+            )
             for group, count in zip(self.groups, self.rows, strict=True)
         ]
 
@@ -107,10 +119,17 @@ class Shards:
 
     def mean(self, question: str, *arguments: Any) -> Any:
         """Σ_p (n_p/N) of the shards' answers, added up in the order of the shards."""
-        answers = self.client.gather(self.client.map(_answer, self.futures, question=question, arguments=arguments, pure=False))
+        answers = self.client.gather(
+            self.client.map(
+                _answer, self.futures, question=question, arguments=arguments, pure=False
+            )
+        )
         weights = [count / self.model.n_data for count in self.rows]
         parts = [answer if isinstance(answer, tuple) else (answer,) for answer in answers]
-        totals = tuple(sum(w * part[k] for w, part in zip(weights, parts, strict=True)) for k in range(len(parts[0])))
+        totals = tuple(
+            sum(w * part[k] for w, part in zip(weights, parts, strict=True))
+            for k in range(len(parts[0]))
+        )
         return totals if isinstance(answers[0], tuple) else totals[0]
 
     def measurable(self) -> Model:
@@ -188,7 +207,9 @@ class BuildGLM:
         features, target = block
         model = glm(features, target, **self.settings)
         if self.names:
-            model = glm(pandas.DataFrame(features, columns=list(self.names)), target, **self.settings)
+            model = glm(
+                pandas.DataFrame(features, columns=list(self.names)), target, **self.settings
+            )
         return model
 
 
@@ -224,10 +245,14 @@ def _template(build: BuildGLM, block: tuple[Array, Array], facts: Any) -> Model:
         return build(block)
     features, target = block
     model = build((features, np.arange(len(target), dtype=float)))
-    count, total, squares = (sum(fact[name] for fact in facts) for name in ("rows", "sum", "squares"))
+    count, total, squares = (
+        sum(fact[name] for fact in facts) for name in ("rows", "sum", "squares")
+    )
     spread = max(squares / count - (total / count) ** 2, 0.0) ** 0.5
     if spread == 0.0:
-        raise InputError("y is constant: the noise scale cannot be inferred. Give noise_scale a number")
+        raise InputError(
+            "y is constant: the noise scale cannot be inferred. Give noise_scale a number"
+        )
     model.init = model.init.copy()
     model.init[list(model.names).index("log_scale")] = np.log(spread)
     return model
@@ -240,9 +265,13 @@ def _blocks(X: Any, y: Any) -> tuple[list[Any], tuple[str, ...]]:
         names = tuple(str(name) for name in X.columns if name != y)
         return [_delayed(_split)(part, y) for part in X.to_delayed()], names
     if not is_dask(y):
-        raise InputError("X is a Dask array: y must be one too, or X a Dask data frame and y the name of a column")
+        raise InputError(
+            "X is a Dask array: y must be one too, or X a Dask data frame and y the name of a column"
+        )
     if X.ndim != 2 or y.ndim != 1:
-        raise InputError(f"X must have two axes and y one; they have shapes {X.shape} and {y.shape}")
+        raise InputError(
+            f"X must have two axes and y one; they have shapes {X.shape} and {y.shape}"
+        )
     if X.shape[0] != y.shape[0]:
         raise InputError(f"X has {X.shape[0]} rows but y has {y.shape[0]}")
     X = X.rechunk({1: -1})

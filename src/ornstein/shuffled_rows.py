@@ -38,7 +38,11 @@ class ShuffledRows:
 
     >>> rows = ShuffledRows(np.arange(6), batch_size=3, seed=0)
     >>> order = np.asarray(rows.order(0).data)
-    >>> sorted(order[:6].tolist()), np.array_equal(order[6:], order[:2]), np.array_equal(order, rows.order(1).data)
+    >>> (
+    ...     sorted(order[:6].tolist()),
+    ...     np.array_equal(order[6:], order[:2]),
+    ...     np.array_equal(order, rows.order(1).data),
+    ... )
     ([0, 1, 2, 3, 4, 5], True, False)
     """
 
@@ -83,7 +87,9 @@ class ShuffledRows:
     def _laid_out(self, leaf: NDArray[Any], permutation: NDArray[np.int64]) -> jax.Array:
         rows = len(leaf)
         place = aligned((rows + self.batch_size - 1, *leaf.shape[1:]), leaf.dtype)
-        np.take(leaf, permutation, axis=0, out=place[:rows], mode="clip")  # the other modes copy the whole result
+        np.take(
+            leaf, permutation, axis=0, out=place[:rows], mode="clip"
+        )  # the other modes copy the whole result
         place[rows:] = place[: self.batch_size - 1]
         with double():  # which keeps numbers in 64 bits, and others as they are
             return jax.device_put(place)
@@ -97,4 +103,6 @@ def worthwhile(data: Any, batch_size: int) -> bool:
     """
     leaves = jax.tree.leaves(data)
     rows = leaves[0].shape[0]
-    return bool(sum(leaf.nbytes for leaf in leaves) >= BEYOND_CACHES and rows >= FEWEST_SLICES * batch_size)
+    return bool(
+        sum(leaf.nbytes for leaf in leaves) >= BEYOND_CACHES and rows >= FEWEST_SLICES * batch_size
+    )

@@ -100,7 +100,9 @@ class Sketch(Batched):
         """Fill an array (chains, draws, D) with independent draws from the Gaussian."""
         law = self.law()
         for chain, store in enumerate(stores):
-            generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(chain, 10))))
+            generator = np.random.Generator(
+                np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(chain, 10)))
+            )
             for row in store:
                 row[:] = law.draw(generator)
 
@@ -131,7 +133,9 @@ def _components(stack: Array, unit: Array, count: int) -> tuple[Array, Array]:
     roots = np.sqrt(np.where(usable, values, 1.0))
     directions = np.where(usable, 1.0 / roots, 0.0)[:, None] * (vectors.T @ scaled)
     short = count - len(values)
-    return np.pad(np.where(usable, values, 0.0), (0, short)), np.pad(directions, ((0, short), (0, 0)))
+    return np.pad(np.where(usable, values, 0.0), (0, short)), np.pad(
+        directions, ((0, short), (0, 0))
+    )
 
 
 def _correlation_time(jumps: Array, variance: Array) -> float:
@@ -155,6 +159,8 @@ def _standing_out(sizes: Array, dimension: int, draws: float) -> Array:
     ratio, noise = sizes / level, dimension / draws
     stands = ratio > (1.0 + np.sqrt(noise)) ** 2
     middle = np.where(stands, ratio, (1.0 + np.sqrt(noise)) ** 2 + 1.0) + 1.0 - noise
-    spike = (middle + np.sqrt(np.maximum(middle**2 - 4.0 * (middle - 1.0 + noise), 0.0))) / 2.0 - 1.0
+    spike = (
+        middle + np.sqrt(np.maximum(middle**2 - 4.0 * (middle - 1.0 + noise), 0.0))
+    ) / 2.0 - 1.0
     cosine = (1.0 - noise / spike**2) / (1.0 + noise / spike)
     return np.where(stands, level * spike * np.maximum(cosine, 0.0), 0.0)

@@ -38,17 +38,29 @@ def save_posterior(posterior: Posterior, path: Path) -> Path:
         "settings": {key: value for key, value in posterior.settings.items() if _is_plain(value)},
     }
     if posterior.moments is not None:
-        arrays["moments/mean"], arrays["moments/covariance"] = posterior.moments.mean, posterior.moments.covariance
+        arrays["moments/mean"], arrays["moments/covariance"] = (
+            posterior.moments.mean,
+            posterior.moments.covariance,
+        )
     if posterior.dynamics is not None:
         meta["dynamics"] = _dynamics(posterior.dynamics, arrays)
     if posterior.curvature is not None:
-        meta["curvature"] = {"n_data": int(posterior.curvature.n_data), "approximate": posterior.curvature.approximate}
+        meta["curvature"] = {
+            "n_data": int(posterior.curvature.n_data),
+            "approximate": posterior.curvature.approximate,
+        }
         if posterior.prediction is not None and posterior.prediction.process is not None:
-            arrays["spread"] = posterior.prediction.process.modes.to_theta(posterior.prediction.process.stationary)
+            arrays["spread"] = posterior.prediction.process.modes.to_theta(
+                posterior.prediction.process.stationary
+            )
             met = posterior.curvature.noise_at(arrays["spread"])
-            arrays["effective_noise"] = met - posterior.curvature.noise if _controlled(posterior.dynamics) else met
+            arrays["effective_noise"] = (
+                met - posterior.curvature.noise if _controlled(posterior.dynamics) else met
+            )
         _put(arrays, "curvature", posterior.curvature, _CURVATURE_ARRAYS)
-    arrays.update({f"constrained/{name}": values for name, values in (posterior.constrained or {}).items()})
+    arrays.update(
+        {f"constrained/{name}": values for name, values in (posterior.constrained or {}).items()}
+    )
     if isinstance(posterior.predict_function, Predict):
         meta["glm"] = vars(posterior.predict_function.likelihood)
     write_archive(path, meta, arrays)
@@ -72,8 +84,14 @@ def load(path: str | Path) -> Posterior:
 
 def _require_consistent(posterior: Posterior) -> Posterior:
     size = posterior.layout.dimension
-    if posterior.draws.ndim != 3 or posterior.draws.shape[2] != size or len(posterior.names) != size:
-        raise ValueError(f"{len(posterior.names)} names and draws of shape {posterior.draws.shape} for {size} parameters")
+    if (
+        posterior.draws.ndim != 3
+        or posterior.draws.shape[2] != size
+        or len(posterior.names) != size
+    ):
+        raise ValueError(
+            f"{len(posterior.names)} names and draws of shape {posterior.draws.shape} for {size} parameters"
+        )
     if not np.all(np.isfinite(posterior.draws)) or not isinstance(posterior.settings, dict):
         raise ValueError("draws that are not finite, or settings that are not a table")
     return posterior
@@ -83,7 +101,9 @@ def _assemble(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posterior:
     layout = _layout(meta["layout"])
     dynamics = curvature = prediction = predict = moments = None
     if "curvature" in meta:
-        known: dict[str, Any] = {name: arrays.get(f"curvature/{name}") for name in _CURVATURE_ARRAYS}
+        known: dict[str, Any] = {
+            name: arrays.get(f"curvature/{name}") for name in _CURVATURE_ARRAYS
+        }
         curvature = Curvature(names=tuple(meta["names"]), **meta["curvature"], **known)
     if "dynamics" in meta:
         dynamics = rebuild(meta["dynamics"], arrays)
@@ -95,7 +115,9 @@ def _assemble(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posterior:
             curvature.n_data,
             approximate=curvature.approximate,
         )
-        prediction = (replace(dynamics, control_variates=False) if _controlled(dynamics) else dynamics).predict(along)
+        prediction = (
+            replace(dynamics, control_variates=False) if _controlled(dynamics) else dynamics
+        ).predict(along)
     if "glm" in meta:
         predict = Predict(Likelihood(**meta["glm"]))
     if "moments/mean" in arrays:
@@ -110,7 +132,12 @@ def _assemble(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posterior:
         prediction,
         predict,
         moments,
-        {name.removeprefix("constrained/"): arrays[name] for name in arrays if name.startswith("constrained/")} or None,
+        {
+            name.removeprefix("constrained/"): arrays[name]
+            for name in arrays
+            if name.startswith("constrained/")
+        }
+        or None,
     )
 
 
@@ -120,7 +147,9 @@ def _layout(meta: dict[str, Any]) -> Layout:
     JAX sorts the keys of a dict. Where the leaves were in another order (a list of eleven, a named tuple), dictionaries that keep
     their order stand in, so that every leaf gets its own numbers back.
     """
-    order, structure = jax.tree_util.tree_flatten(0 if meta["bare"] else _nested(meta["paths"], dict))
+    order, structure = jax.tree_util.tree_flatten(
+        0 if meta["bare"] else _nested(meta["paths"], dict)
+    )
     if order != sorted(order):
         structure = jax.tree_util.tree_structure(_nested(meta["paths"], OrderedDict))
     return Layout(structure, tuple(tuple(shape) for shape in meta["shapes"]), tuple(meta["paths"]))

@@ -34,13 +34,17 @@ class Feed:
     centre: Array
     dtype: str
     batch_size: int
-    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="ornstein-rows"))
+    pool: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="ornstein-rows")
+    )
 
     @property
     def steps(self) -> int:
         """Steps per window: about 2 MB of rows."""
         leaves = jax.tree.leaves(self.model.data)
-        row_bytes = sum(np.dtype(self.dtype).itemsize * math.prod(leaf.shape[1:]) for leaf in leaves)
+        row_bytes = sum(
+            np.dtype(self.dtype).itemsize * math.prod(leaf.shape[1:]) for leaf in leaves
+        )
         return max(1, WINDOW_BYTES // max(1, self.batch_size * row_bytes))
 
     def rows(self, indices: Array) -> Any:
@@ -67,7 +71,11 @@ def is_table_on_disk(source: Any) -> bool:
     (True, False)
     """
     library = type(source).__module__.split(".")[0]
-    return isinstance(source, str | Path) or library == "zarr" or (library == "pyarrow" and hasattr(source, "schema"))
+    return (
+        isinstance(source, str | Path)
+        or library == "zarr"
+        or (library == "pyarrow" and hasattr(source, "schema"))
+    )
 
 
 def open_table(source: Any, target: str | None = None) -> Table:
@@ -87,15 +95,21 @@ def open_table(source: Any, target: str | None = None) -> Table:
         if path.suffix == ".npy":
             return Table(_mapped(path), (), None)
         if path.is_dir() and any((path / name).exists() for name in ("zarr.json", ".zarray")):
-            return Table(spilled_array(_imported("zarr", "zarr").open_array(str(path), mode="r")), (), None)
+            return Table(
+                spilled_array(_imported("zarr", "zarr").open_array(str(path), mode="r")), (), None
+            )
     return _from_arrow(source, target)
 
 
 def spilled_array(array: Any) -> Any:
     """A chunked array (Zarr) as a memory map, read one stretch of rows at a time."""
     if array.ndim == 0 or np.dtype(array.dtype).kind not in "fiub":
-        raise InputError(f"an array on disk must be numeric with rows; it has dtype {array.dtype} and shape {array.shape}")
-    rows = max(1, PIECE_BYTES // max(1, np.dtype(array.dtype).itemsize * math.prod(array.shape[1:])))
+        raise InputError(
+            f"an array on disk must be numeric with rows; it has dtype {array.dtype} and shape {array.shape}"
+        )
+    rows = max(
+        1, PIECE_BYTES // max(1, np.dtype(array.dtype).itemsize * math.prod(array.shape[1:]))
+    )
     rows = max(1, rows // array.chunks[0]) * array.chunks[0]
     out = _temporary(tuple(array.shape), np.dtype(array.dtype))
     for start in range(0, array.shape[0], rows):
@@ -107,11 +121,15 @@ def _from_arrow(source: Any, target: str | None) -> Table:
     dataset = _arrow_dataset(source)
     names = [name for name in dataset.schema.names if name != target]
     if target is not None and target not in dataset.schema.names:
-        raise InputError(f"the table has no column {target!r}; it has {', '.join(dataset.schema.names[:20])}")
+        raise InputError(
+            f"the table has no column {target!r}; it has {', '.join(dataset.schema.names[:20])}"
+        )
     dtypes = [_column_dtype(dataset.schema.field(name)) for name in names]
     count = dataset.count_rows()
     if not names or not count:
-        raise InputError(f"a table needs rows and columns; this one has {count} rows and {len(names)} columns to learn from")
+        raise InputError(
+            f"a table needs rows and columns; this one has {count} rows and {len(names)} columns to learn from"
+        )
     features = _temporary((count, len(names)), np.result_type(np.float32, *dtypes))
     responses, start = [], 0
     for piece in dataset.to_batches(batch_size=max(1, PIECE_BYTES // (8 * len(names)))):
@@ -119,7 +137,9 @@ def _from_arrow(source: Any, target: str | None) -> Table:
         for position, name in enumerate(names):
             column = piece.column(name)
             if column.null_count:
-                raise InputError(f"column {name!r} has a missing value between rows {start} and {stop}")
+                raise InputError(
+                    f"column {name!r} has a missing value between rows {start} and {stop}"
+                )
             features[start:stop, position] = column.to_numpy(zero_copy_only=False)
         if target is not None:
             responses.append(piece.column(target).to_numpy(zero_copy_only=False))
@@ -130,7 +150,11 @@ def _from_arrow(source: Any, target: str | None) -> Table:
 def _arrow_dataset(source: Any) -> Any:
     datasets = _imported("pyarrow.dataset", "tables")
     if not isinstance(source, str | Path):
-        return source if hasattr(source, "to_batches") and hasattr(source, "count_rows") else datasets.dataset(source)
+        return (
+            source
+            if hasattr(source, "to_batches") and hasattr(source, "count_rows")
+            else datasets.dataset(source)
+        )
     path = Path(source)
     found = next(_data_files(path), None)
     if found is None:
@@ -139,7 +163,9 @@ def _arrow_dataset(source: Any) -> Any:
     try:
         return datasets.dataset(str(path), format=kind, exclude_invalid_files=False)
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as a table: {str(error).splitlines()[0]}") from error
+        raise InputError(
+            f"{path} cannot be read as a table: {str(error).splitlines()[0]}"
+        ) from error
 
 
 def _data_files(path: Path) -> Iterator[Path]:
@@ -178,4 +204,6 @@ def _imported(module: str, extra: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise InputError(f"{module.split('.')[0]} is not installed: pip install 'ornstein[{extra}]'") from error
+        raise InputError(
+            f"{module.split('.')[0]} is not installed: pip install 'ornstein[{extra}]'"
+        ) from error

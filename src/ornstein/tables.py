@@ -24,7 +24,9 @@ def features(table: Any) -> tuple[Any, tuple[str, ...]]:
     """
     if is_sparse(table):
         if table.ndim != 2 or table.dtype.kind not in "fiub":
-            raise InputError(f"X must be numeric with two axes; it is sparse of dtype {table.dtype} and shape {table.shape}")
+            raise InputError(
+                f"X must be numeric with two axes; it is sparse of dtype {table.dtype} and shape {table.shape}"
+            )
         matrix = table.tocsr()
         return matrix, _numbered(matrix.shape[1])
     if isinstance(table, np.ndarray | jax.Array):
@@ -79,7 +81,9 @@ def _plain_array(values: Any, what: str) -> np.ndarray:
     try:
         array = np.asarray(values)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{what} cannot be read as an array: {str(error).splitlines()[0]}") from None
+        raise InputError(
+            f"{what} cannot be read as an array: {str(error).splitlines()[0]}"
+        ) from None
     if array.ndim == 0 and array.dtype.kind == "O":
         raise InputError(f"{what} cannot be read as an array; it is a {type(values).__name__}")
     return array

@@ -50,24 +50,38 @@ class WarmUp:
     done: bool = False
 
     @classmethod
-    def planned(cls, tuned: Tuned, steps: int, automatic: bool, chains: int, limit: int | None = None) -> WarmUp:
+    def planned(
+        cls, tuned: Tuned, steps: int, automatic: bool, chains: int, limit: int | None = None
+    ) -> WarmUp:
         return cls(tuned, steps, automatic, [[] for _ in range(chains)], limit, done=steps == 0)
 
     @property
     def exhausted(self) -> bool:
         """Whether there is no other round, or no steps for it."""
-        return self.attempt == ROUNDS or (self.limit is not None and self.taken + self.steps * 2**self.attempt > self.limit)
+        return self.attempt == ROUNDS or (
+            self.limit is not None and self.taken + self.steps * 2**self.attempt > self.limit
+        )
 
     def state(self) -> dict[str, Any]:
         """The round so far, for a checkpoint."""
         kept = {str(chain): np.concatenate(parts) for chain, parts in enumerate(self.kept) if parts}
-        counters = {"attempt": np.asarray(self.attempt), "taken": np.asarray(self.taken), "done": np.asarray(self.done)}
+        counters = {
+            "attempt": np.asarray(self.attempt),
+            "taken": np.asarray(self.taken),
+            "done": np.asarray(self.done),
+        }
         return {**counters, "kept": kept}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        self.attempt, self.taken, self.done = int(state["attempt"]), int(state["taken"]), bool(state["done"])
+        self.attempt, self.taken, self.done = (
+            int(state["attempt"]),
+            int(state["taken"]),
+            bool(state["done"]),
+        )
         kept = state.get("kept", {})
-        self.kept = [[kept[str(chain)]] if str(chain) in kept else [] for chain in range(len(self.kept))]
+        self.kept = [
+            [kept[str(chain)]] if str(chain) in kept else [] for chain in range(len(self.kept))
+        ]
 
 
 def warm_up(
@@ -87,7 +101,9 @@ def warm_up(
         series = _run_round(run, state, keeps, stride, report, pause)
         if series is None:
             return False
-        enough = not state.automatic or keeps < 40 or _settled(series, stride, state.tuned.prediction)
+        enough = (
+            not state.automatic or keeps < 40 or _settled(series, stride, state.tuned.prediction)
+        )
         if state.automatic and keeps >= 40 and retune is not None:
             changed = retune(state.tuned, series, state.attempt)
             if changed is not state.tuned:
@@ -107,18 +123,27 @@ def warm_up(
     return True
 
 
-def retuner(model: Model, run: Run, sampler: Any, seed: int) -> Callable[[Tuned, Array, int], Tuned]:
+def retuner(
+    model: Model, run: Run, sampler: Any, seed: int
+) -> Callable[[Tuned, Array, int], Tuned]:
     """A rule that measures C along a round and tunes again, unless C is within its own error of what was tuned for."""
 
     def retune(tuned: Tuned, series: Array, attempt: int) -> Tuned:
         curvature, dynamics = tuned.curvature, tuned.dynamics
         stream = np.random.SeedSequence(seed, spawn_key=(attempt, 11))
-        source = IndexSource(dynamics.scheme, model.n_data, dynamics.batch_size, np.random.Generator(np.random.SFC64(stream)))
+        source = IndexSource(
+            dynamics.scheme,
+            model.n_data,
+            dynamics.batch_size,
+            np.random.Generator(np.random.SFC64(stream)),
+        )
         visited = series.reshape(-1, series.shape[-1])
         chosen = visited[np.linspace(0, len(visited) - 1, ESTIMATES_PER_ROUND).astype(int)]
         estimate = OnlineNoise("diagonal" if curvature.diagonal else "full")
         noise = noise_along(model, run.problem, chosen, source, estimate, run.dtype).noise
-        if _same_size(noise, curvature.noise, ESTIMATES_PER_ROUND * max(1, dynamics.batch_size - 1)):
+        if _same_size(
+            noise, curvature.noise, ESTIMATES_PER_ROUND * max(1, dynamics.batch_size - 1)
+        ):
             return tuned
         met = replace(curvature, noise=noise)
         again = sampler.tune(met, batch_size=dynamics.batch_size, scheme=dynamics.scheme)
@@ -130,13 +155,20 @@ def retuner(model: Model, run: Run, sampler: Any, seed: int) -> Callable[[Tuned,
 
 def _same_size(noise: Array, before: Array, examples: int) -> bool:
     """Whether tr C agrees within 2 % and three times the error of its estimate (heavy tails counted as tenfold variance)."""
-    sizes = [float(matrix.sum() if matrix.ndim == 1 else np.trace(matrix)) for matrix in (noise, before)]
+    sizes = [
+        float(matrix.sum() if matrix.ndim == 1 else np.trace(matrix)) for matrix in (noise, before)
+    ]
     error = 3.0 * math.sqrt(20.0 / examples)
     return abs(sizes[0] / sizes[1] - 1.0) <= max(0.02, error)
 
 
 def _run_round(
-    run: Run, state: WarmUp, keeps: int, stride: int, report: Callable[[int], None], pause: Pause | None
+    run: Run,
+    state: WarmUp,
+    keeps: int,
+    stride: int,
+    report: Callable[[int], None],
+    pause: Pause | None,
 ) -> Array | None:
     """Positions of all chains over the round, (chains, keeps, D); None if the user interrupted it."""
 

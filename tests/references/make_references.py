@@ -22,12 +22,19 @@ from ornstein.draw_statistics import effective_sample_size, split_r_hat
 def main() -> None:
     stored: dict[str, np.ndarray] = {}
     for name, build in REFERENCE_MODELS.items():
-        post = nuts(build(), draws=10_000, chains=4, warmup=2000, dense_mass=True, target_accept=0.9, seed=1)
-        sizes = [effective_sample_size(post.draws[:, :, place], "bulk") for place in range(post.draws.shape[2])]
+        post = nuts(
+            build(), draws=10_000, chains=4, warmup=2000, dense_mass=True, target_accept=0.9, seed=1
+        )
+        sizes = [
+            effective_sample_size(post.draws[:, :, place], "bulk")
+            for place in range(post.draws.shape[2])
+        ]
         r_hats = [split_r_hat(post.draws[:, :, place]) for place in range(post.draws.shape[2])]
         stored[f"{name}/mean"], stored[f"{name}/covariance"] = post.mean, post.covariance
         stored[f"{name}/quality"] = np.array([min(sizes), max(r_hats)])
-        print(f"{name}: ESS {min(sizes):.0f}, R-hat {max(r_hats):.4f}, {post.settings['divergences']} divergences")
+        print(
+            f"{name}: ESS {min(sizes):.0f}, R-hat {max(r_hats):.4f}, {post.settings['divergences']} divergences"
+        )
     np.savez(REFERENCES, **stored)
 
 

@@ -26,7 +26,9 @@ def numpyro_library() -> Any:
     try:
         import numpyro
     except ImportError as error:
-        raise OrnsteinError("this needs NumPyro, which is not installed: pip install ornstein[numpyro]") from error
+        raise OrnsteinError(
+            "this needs NumPyro, which is not installed: pip install ornstein[numpyro]"
+        ) from error
     return numpyro
 
 
@@ -48,7 +50,11 @@ def start_of(model: Model, init: Any) -> np.ndarray:
     """Where to start, as a flat vector: `init` (a pytree or a flat vector) or the model's own."""
     if init is None:
         return model.init
-    flat = init if isinstance(init, np.ndarray) and init.shape == (model.dim,) else model.layout.flatten(init)
+    flat = (
+        init
+        if isinstance(init, np.ndarray) and init.shape == (model.dim,)
+        else model.layout.flatten(init)
+    )
     if not np.all(np.isfinite(flat)):
         raise InputError("init holds a value that is not finite")
     return np.asarray(flat, dtype=float)
@@ -60,10 +66,14 @@ def independent_draws(law: Gaussian, chains: int, draws: int, seed: int) -> np.n
 
     size = law.mean.size
     require_memory("an array of draws", chains, draws, size)
-    root = np.sqrt(law.covariance) if law.covariance.ndim == 1 else np.linalg.cholesky(law.covariance)
+    root = (
+        np.sqrt(law.covariance) if law.covariance.ndim == 1 else np.linalg.cholesky(law.covariance)
+    )
     values = np.empty((chains, draws, size))
     for chain in range(chains):
-        generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(chain, 7))))
+        generator = np.random.Generator(
+            np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(chain, 7)))
+        )
         normals = generator.standard_normal((draws, size))
         values[chain] = law.mean + (normals * root if root.ndim == 1 else normals @ root.T)
     return values

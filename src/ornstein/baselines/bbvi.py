@@ -26,7 +26,14 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 
-from ornstein.baselines import checked_dtype, checked_numbers, delivered, independent_draws, numpyro_library, start_of
+from ornstein.baselines import (
+    checked_dtype,
+    checked_numbers,
+    delivered,
+    independent_draws,
+    numpyro_library,
+    start_of,
+)
 from ornstein.baselines.laplace import CountedPasses
 from ornstein.compiled import compiled
 from ornstein.errors import ConvergenceWarning, DivergenceError, InputError
@@ -39,8 +46,13 @@ from ornstein.theory import Gaussian, kl
 Array = np.ndarray
 RANKS = ("mean-field", "full")
 FIRST_RATE, FIRST_SPREAD = 0.1, 0.1  # in standard deviations; the spread is NumPyro's own default
-FAST, STALLED = 0.7, 0.95  # of the shortfall before: below the first it falls fast, above the second not at all
-PAIRS = 4  # pairs ±ε for the expected gradient: exact for a Gaussian posterior whatever their number
+FAST, STALLED = (
+    0.7,
+    0.95,
+)  # of the shortfall before: below the first it falls fast, above the second not at all
+PAIRS = (
+    4  # pairs ±ε for the expected gradient: exact for a Gaussian posterior whatever their number
+)
 AUTODIFF_HESSIAN_LIMIT = 200
 
 
@@ -55,7 +67,9 @@ class Guide:
         """As a Gaussian; up to 2000 parameters with a matrix also for mean-field, whose correlations are known to be zero."""
         if self.root.ndim == 2:
             return Gaussian(self.mean, self.root @ self.root.T)
-        return Gaussian(self.mean, np.diag(self.root**2) if self.mean.size <= FULL_LIMIT else self.root**2)
+        return Gaussian(
+            self.mean, np.diag(self.root**2) if self.mean.size <= FULL_LIMIT else self.root**2
+        )
 
     def spread(self, normals: Array) -> Array:
         return normals @ self.root.T if self.root.ndim == 2 else normals * self.root
@@ -130,7 +144,9 @@ def bbvi(
     if batch_size != "auto":
         size = checked_batch_size(batch_size, model.n_data, "replacement")  # type: ignore[arg-type]
     derivatives = CountedPasses(model)
-    search = _search(model, derivatives, rank, start_of(model, init), size, tolerance, max_steps, seed, dtype)
+    search = _search(
+        model, derivatives, rank, start_of(model, init), size, tolerance, max_steps, seed, dtype
+    )
     statement = _statement(model, search, tolerance)
     if not search.converged:
         warnings.warn(f"{rank} BBVI has {statement}", ConvergenceWarning, stacklevel=2)
@@ -160,7 +176,9 @@ def _checked(model: Model, rank: str, tolerance: float) -> None:
     if rank not in RANKS:
         raise InputError(f"rank must be one of {RANKS}, not {rank!r}")
     if rank == "full" and model.dim > FULL_LIMIT:
-        raise InputError(f"the full family has {model.dim}² numbers here; it is offered up to {FULL_LIMIT} parameters")
+        raise InputError(
+            f"the full family has {model.dim}² numbers here; it is offered up to {FULL_LIMIT} parameters"
+        )
     if not tolerance > 0.0:
         raise InputError(f"tolerance must be positive; got {tolerance}")
 
@@ -170,7 +188,11 @@ def _statement(model: Model, search: _Search, tolerance: float) -> str:
     if not _hessian_in_reach(model):
         what = f"from the last window to the one before the averaged guide moved by {search.shortfall:.2g} nats"
     what += f" (wanted: below {tolerance * model.dim:.2g}), after {search.steps} steps"
-    return f"converged: {what}" if search.converged else f"not converged: {what}; raise max_steps or batch_size"
+    return (
+        f"converged: {what}"
+        if search.converged
+        else f"not converged: {what}; raise max_steps or batch_size"
+    )
 
 
 def _search(
@@ -193,8 +215,12 @@ def _search(
     current, failures = search.guide, 0
     while search.steps + search.blocks * block <= max_steps:
         key, window_key = jax.random.split(key)
-        average, last, elbo = _window(program, model, current, coordinates, search, batches, window_key, dtype)
-        search.elbo_steps.extend(search.steps + block * number for number in range(1, search.blocks + 1))
+        average, last, elbo = _window(
+            program, model, current, coordinates, search, batches, window_key, dtype
+        )
+        search.elbo_steps.extend(
+            search.steps + block * number for number in range(1, search.blocks + 1)
+        )
         search.elbo.extend(elbo)
         search.steps += search.blocks * block
         if not (average.finite() and last.finite()):
@@ -209,7 +235,10 @@ def _search(
                 )
             search.rate /= 4.0
             continue
-        before, search.shortfall = search.shortfall, _shortfall(model, derivatives, average, search.guide, seed)
+        before, search.shortfall = (
+            search.shortfall,
+            _shortfall(model, derivatives, average, search.guide, seed),
+        )
         search.guide, current = average, last
         if search.shortfall <= tolerance * model.dim:
             search.converged = True
@@ -236,19 +265,28 @@ def _window(
 ) -> tuple[Guide, Guide, list[float]]:
     """Run at one rate: the guide averaged over the second half, the last guide, and the mean ELBO of each block."""
     matrix = coordinates.ndim == 2
-    root = scipy.linalg.solve_triangular(coordinates, guide.root, lower=True) if matrix else guide.root / coordinates
+    root = (
+        scipy.linalg.solve_triangular(coordinates, guide.root, lower=True)
+        if matrix
+        else guide.root / coordinates
+    )
     half = max(1, search.blocks // 2)
     # The density of the guide is that of z: log|P| makes it that of θ, so that windows with different P can be compared.
     volume = float(np.sum(np.log(np.diagonal(coordinates) if matrix else coordinates)))
     with width(dtype):
         problem = model.problem(dtype, guide.mean)
         scale = jnp.asarray(coordinates, dtype)
-        first = {"auto_loc": jnp.zeros(model.dim, dtype), _root_name(program): jnp.asarray(root, dtype)}
+        first = {
+            "auto_loc": jnp.zeros(model.dim, dtype),
+            _root_name(program): jnp.asarray(root, dtype),
+        }
         rate = jnp.asarray(search.rate, dtype)
         state = _begin(program, problem, scale, key, first)
         total, elbo = None, []
         for number in range(search.blocks):
-            state, sums, last, block_losses = _block(program, problem, scale, state, jnp.asarray(next(batches)), rate)
+            state, sums, last, block_losses = _block(
+                program, problem, scale, state, jnp.asarray(next(batches)), rate
+            )
             elbo.append(volume - float(np.mean(block_losses, dtype=float)))
             if number >= search.blocks - half:
                 sums = jax.tree.map(lambda leaf: np.asarray(leaf, dtype=float), sums)
@@ -256,7 +294,10 @@ def _window(
     average = jax.tree.map(lambda leaf: leaf / (half * len(block_losses)), total)
 
     def in_theta(params: Any) -> Guide:
-        mean, root = np.asarray(params["auto_loc"], dtype=float), np.asarray(params[_root_name(program)], dtype=float)
+        mean, root = (
+            np.asarray(params["auto_loc"], dtype=float),
+            np.asarray(params[_root_name(program)], dtype=float),
+        )
         if matrix:
             return Guide(guide.mean + coordinates @ mean, coordinates @ root)
         return Guide(guide.mean + coordinates * mean, coordinates * root)
@@ -279,7 +320,9 @@ def _inference(program: _Program, rate: Any) -> Any:
     def log_joint(problem: Problem, scale: Any, rows: Any) -> None:
         z = numpyro.sample("z", ImproperUniform(constraints.real_vector, (), problem.centre.shape))
         displacement = scale @ z if scale.ndim == 2 else scale * z
-        numpyro.factor("log_joint", -problem.n_data * program.loss.minibatch(problem, displacement, rows))
+        numpyro.factor(
+            "log_joint", -problem.n_data * program.loss.minibatch(problem, displacement, rows)
+        )
 
     family = AutoMultivariateNormal if program.rank == "full" else AutoDiagonalNormal
 
@@ -296,15 +339,21 @@ def _begin(program: _Program, problem: Problem, scale: Any, key: Any, first: Any
 
 
 @compiled
-def _block(program: _Program, problem: Problem, scale: Any, state: Any, indices: Any, rate: Any) -> tuple[Any, Any, Any, Any]:
+def _block(
+    program: _Program, problem: Problem, scale: Any, state: Any, indices: Any, rate: Any
+) -> tuple[Any, Any, Any, Any]:
     """One step per row of `indices`: the state, the sum of the guide's parameters, the last of them, and the losses."""
     inference = _inference(program, rate)
     rows = jax.tree.map(lambda leaf: leaf[:1], problem.data)
-    inference.init(state.rng_key, problem, scale, rows)  # tells it the constraints of the parameters; computes nothing used
+    inference.init(
+        state.rng_key, problem, scale, rows
+    )  # tells it the constraints of the parameters; computes nothing used
 
     def step(carry: Any, batch: Any) -> Any:
         state, total = carry
-        state, loss = inference.update(state, problem, scale, jax.tree.map(lambda leaf: leaf[batch], problem.data))
+        state, loss = inference.update(
+            state, problem, scale, jax.tree.map(lambda leaf: leaf[batch], problem.data)
+        )
         return (state, jax.tree.map(jnp.add, total, inference.get_params(state))), loss
 
     zero = jax.tree.map(jnp.zeros_like, inference.get_params(state))
@@ -340,9 +389,13 @@ def _coordinates(model: Model, derivatives: CountedPasses, theta: Array, rank: s
         precision = precision if np.all(smallest > 0.0) else None
     if precision is None:
         prior = model.prior_hessian(theta)
-        _, second = derivatives.diagonal_moments(theta) if diagonal else derivatives.gradient_moments(theta)
+        _, second = (
+            derivatives.diagonal_moments(theta) if diagonal else derivatives.gradient_moments(theta)
+        )
         if diagonal:
-            precision = model.n_data * second + np.maximum(prior if prior.ndim == 1 else np.diagonal(prior), 0.0)
+            precision = model.n_data * second + np.maximum(
+                prior if prior.ndim == 1 else np.diagonal(prior), 0.0
+            )
         else:
             precision = model.n_data * second + (np.diag(prior) if prior.ndim == 1 else prior)
     if diagonal:
@@ -363,7 +416,9 @@ def _precision(model: Model, derivatives: CountedPasses, theta: Array) -> Array:
     return model.n_data * derivatives.hessian(theta) + model.prior_hessian(theta)
 
 
-def _shortfall(model: Model, derivatives: CountedPasses, guide: Guide, before: Guide, seed: int) -> float:
+def _shortfall(
+    model: Model, derivatives: CountedPasses, guide: Guide, before: Guide, seed: int
+) -> float:
     """Nats between the ELBO and its optimum, or between this guide and the one before; infinite where no optimum is near."""
     if not _hessian_in_reach(model):
         return kl(guide.law(), before.law())

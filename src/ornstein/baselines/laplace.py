@@ -15,7 +15,12 @@ from ornstein.posterior import Posterior
 
 
 def laplace(
-    model: Model, *, draws: int = 1000, chains: int = 4, seed: int = 0, curvature: Curvature | None = None
+    model: Model,
+    *,
+    draws: int = 1000,
+    chains: int = 4,
+    seed: int = 0,
+    curvature: Curvature | None = None,
 ) -> Posterior:
     """Independent draws from N(mode, A⁻¹/N), A the Hessian of the mean loss; diagonal above 2000 parameters.
 

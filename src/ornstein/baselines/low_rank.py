@@ -60,7 +60,10 @@ def low_rank(
         keep=f"low-rank:{rank}",
         **options,
     )
-    passes = measuring.passes + posterior.settings["steps"] * posterior.settings["batch_size"] / model.n_data
+    passes = (
+        measuring.passes
+        + posterior.settings["steps"] * posterior.settings["batch_size"] / model.n_data
+    )
     cost = {"seconds": time.perf_counter() - started, "passes": float(passes)}
     settings = {**posterior.settings, "sampler": "low_rank", "rank": int(rank), **cost}
     return replace(posterior, settings=settings, model=model)

@@ -77,7 +77,10 @@ def nuts(
     with width(dtype):
         problem = model.problem(dtype, centre)
         keys = jax.random.split(jax.random.key(seed), chains)
-        results = [_chain(program, key, jnp.asarray(start, dtype), problem) for key, start in zip(keys, starts, strict=True)]
+        results = [
+            _chain(program, key, jnp.asarray(start, dtype), problem)
+            for key, start in zip(keys, starts, strict=True)
+        ]
         displacements, lengths, diverged = (
             np.stack([np.asarray(part) for part in parts]) for parts in zip(*results, strict=True)
         )
@@ -137,7 +140,9 @@ def _numpyro_model(loss: Loss) -> Any:
     def log_joint(problem: Problem) -> None:
         law = ImproperUniform(constraints.real_vector, (), problem.centre.shape)
         displacement = numpyro.sample("displacement", law)
-        numpyro.factor("log_joint", -problem.n_data * loss.minibatch(problem, displacement, problem.data))
+        numpyro.factor(
+            "log_joint", -problem.n_data * loss.minibatch(problem, displacement, problem.data)
+        )
 
     return log_joint
 
@@ -147,7 +152,9 @@ def _starts(model: Model, centre: Array, chains: int, seed: int) -> tuple[Array,
     derivatives = CountedPasses(model)
     _, second = derivatives.diagonal_moments(centre)
     prior = model.prior_hessian(centre)
-    precision = model.n_data * second + np.maximum(prior if prior.ndim == 1 else np.diagonal(prior), 0.0)
+    precision = model.n_data * second + np.maximum(
+        prior if prior.ndim == 1 else np.diagonal(prior), 0.0
+    )
     generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(0, 8))))
     spread = 2.0 / np.sqrt(np.where(precision > 0, precision, 1.0))
     return generator.standard_normal((chains, model.dim)) * spread, derivatives.passes

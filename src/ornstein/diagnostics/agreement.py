@@ -35,7 +35,11 @@ def as_predicted(subject: Subject) -> Finding | None:
     )
     detail = ""
     if not subject.large:
-        detail = _worst_direction(subject, found, predicted) + "; " + _worst_entry(subject, found, predicted)
+        detail = (
+            _worst_direction(subject, found, predicted)
+            + "; "
+            + _worst_entry(subject, found, predicted)
+        )
     remedy = (
         "the draws are not spread as theory says: use smaller steps (a smaller batch), check how minibatches are drawn, and "
         "where A4 is marked too, the posterior itself is not Gaussian"
@@ -52,8 +56,12 @@ def _worst_direction(subject: Subject, found: Array, predicted: Array) -> str:
 
 def _worst_entry(subject: Subject, found: Array, predicted: Array) -> str:
     size, names = subject.dimension, subject.posterior.names
-    error = covariance_standard_error(subject.posterior.moment_process(), subject.posterior.settings["states"])
-    scores = np.abs(as_matrix(found, size) - as_matrix(predicted, size)) / np.where(error > 0, error, np.inf)
+    error = covariance_standard_error(
+        subject.posterior.moment_process(), subject.posterior.settings["states"]
+    )
+    scores = np.abs(as_matrix(found, size) - as_matrix(predicted, size)) / np.where(
+        error > 0, error, np.inf
+    )
     row, column = np.unravel_index(int(np.argmax(scores)), scores.shape)
     where = names[row] if row == column else f"{names[row]}, {names[column]}"
     bound = -scipy.special.ndtri(0.005 / (size * (size + 1) / 2.0))

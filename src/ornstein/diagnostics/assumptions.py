@@ -49,7 +49,9 @@ def small_steps(subject: Subject) -> Finding | None:
     detail = "" if subject.large else _continuous_time(law)
     remedy = "the step is close to instability, where tails grow heavy: use a smaller step or a smaller batch"
     level = graded(share, thresholds.STABILITY_SHARE)
-    return Finding("A3 small steps", level, share, thresholds.STABILITY_SHARE, sentence, remedy, detail)
+    return Finding(
+        "A3 small steps", level, share, thresholds.STABILITY_SHARE, sentence, remedy, detail
+    )
 
 
 def quadratic(subject: Subject, weighted: Weighted | None) -> Finding | None:
@@ -73,10 +75,16 @@ def quadratic(subject: Subject, weighted: Weighted | None) -> Finding | None:
         level = graded(beyond, thresholds.MEAN_SHIFT)
         return Finding(name, level, beyond, thresholds.MEAN_SHIFT, sentence, remedy, detail)
     part = _non_quadratic_part(weighted, curvature)
-    sentence = (
-        f"the loss departs from its quadratic by a KL of {rounded(part)} (wanted: at most {thresholds.NON_QUADRATIC}); {moved}"
+    sentence = f"the loss departs from its quadratic by a KL of {rounded(part)} (wanted: at most {thresholds.NON_QUADRATIC}); {moved}"
+    return Finding(
+        name,
+        graded(part, thresholds.NON_QUADRATIC),
+        part,
+        thresholds.NON_QUADRATIC,
+        sentence,
+        remedy,
+        detail,
     )
-    return Finding(name, graded(part, thresholds.NON_QUADRATIC), part, thresholds.NON_QUADRATIC, sentence, remedy, detail)
 
 
 def noise_is_curvature(subject: Subject) -> Finding | None:
@@ -85,7 +93,11 @@ def noise_is_curvature(subject: Subject) -> Finding | None:
     if law is None:
         return None
     needed = law.dynamics.window > 1 and law.dynamics.output_map is None
-    why = "this sampler is tuned to C as it is" if law.dynamics.window == 1 else "the windows are mapped for it"
+    why = (
+        "this sampler is tuned to C as it is"
+        if law.dynamics.window == 1
+        else "the windows are mapped for it"
+    )
     if subject.large and not needed:
         return Finding(name, "trusted", 0.0, thresholds.NOISE_RATIO, f"not needed, {why}")
     ratios, covectors = _spectrum(law)
@@ -93,21 +105,29 @@ def noise_is_curvature(subject: Subject) -> Finding | None:
     farthest = float(abs(ratios[place] - 1.0))
     spectrum = f"eigenvalues of A⁻¹C lie between {ratios.min():.2g} and {ratios.max():.2g}"
     if not needed:
-        return Finding(name, "trusted", farthest, thresholds.NOISE_RATIO, f"not needed, {why}; {spectrum}")
+        return Finding(
+            name, "trusted", farthest, thresholds.NOISE_RATIO, f"not needed, {why}; {spectrum}"
+        )
     along = law.curvature.names[place] if covectors is None else subject.words(covectors[:, place])
     sentence = f"{spectrum} (wanted: within {thresholds.NOISE_RATIO} of 1)"
-    remedy = (
-        "averages tend to the sandwich A⁻¹CA⁻¹/N, which is not the posterior here: use rescale=True, or ConstantSGD('full')"
-    )
+    remedy = "averages tend to the sandwich A⁻¹CA⁻¹/N, which is not the posterior here: use rescale=True, or ConstantSGD('full')"
     level = graded(farthest, thresholds.NOISE_RATIO)
-    return Finding(name, level, farthest, thresholds.NOISE_RATIO, sentence, remedy, f"farthest along {along}")
+    return Finding(
+        name, level, farthest, thresholds.NOISE_RATIO, sentence, remedy, f"farthest along {along}"
+    )
 
 
 def mean_shift(subject: Subject, curvature: Curvature) -> tuple[float, float]:
     """Distance of the mean from the mode in posterior sds, and the root mean square of what chance makes of it."""
     shift, covariance = subject.posterior.mean - curvature.mode, curvature.posterior_covariance
-    units = shift / np.sqrt(covariance) if covariance.ndim == 1 else np.linalg.solve(np.linalg.cholesky(covariance), shift)
-    return float(np.linalg.norm(units)), float(np.sqrt(2.0 * subject.error.mean)) if subject.error is not None else 0.0
+    units = (
+        shift / np.sqrt(covariance)
+        if covariance.ndim == 1
+        else np.linalg.solve(np.linalg.cholesky(covariance), shift)
+    )
+    return float(np.linalg.norm(units)), float(
+        np.sqrt(2.0 * subject.error.mean)
+    ) if subject.error is not None else 0.0
 
 
 def _continuous_time(law: Law) -> str:
@@ -131,6 +151,8 @@ def _spectrum(law: Law) -> tuple[Array, Array | None]:
 def _non_quadratic_part(weighted: Weighted, curvature: Curvature) -> float:
     """½Var of N·(L − its quadratic at the mode) over points about the draws: to second order a KL, in nats."""
     moved = weighted.points - curvature.mode
-    residue = weighted.values - 0.5 * curvature.n_data * np.sum(moved * (moved @ curvature.hessian), axis=1)
+    residue = weighted.values - 0.5 * curvature.n_data * np.sum(
+        moved * (moved @ curvature.hessian), axis=1
+    )
     centred = residue - weighted.gaussian_weights @ residue
     return 0.5 * float(weighted.gaussian_weights @ centred**2)

@@ -22,7 +22,9 @@ def length(subject: Subject) -> Finding | None:
     enough = thresholds.ENOUGH_RELAXATION_TIMES
     times = subject.steps_per_chain / max(law.prediction.relaxation_time, 1e-12)
     level = "trusted" if times >= enough else "caution"
-    level = worst(level, graded(error.slowest, thresholds.LARGEST_MEAN_ERROR, thresholds.LARGEST_MEAN_ERROR))
+    level = worst(
+        level, graded(error.slowest, thresholds.LARGEST_MEAN_ERROR, thresholds.LARGEST_MEAN_ERROR)
+    )
     sentence = f"{f'{times:,.0f}' if times >= enough else f'{times:.3g}'} relaxation times per chain (wanted: {enough:.0f})"
     detail = (
         f"along the slowest direction the mean is known to {error.slowest:.2g} sd (not trusted above "
@@ -41,17 +43,19 @@ def stationary(subject: Subject) -> Finding | None:
         return None
     if subject.no_chains:
         return skipped("stationary", subject.no_chains)
-    test = stationarity_test(draws - law.curvature.mode, law.process, subject.posterior.settings["thin"])
+    test = stationarity_test(
+        draws - law.curvature.mode, law.process, subject.posterior.settings["thin"]
+    )
     doubtful, impossible = thresholds.DOUBTFUL_P, thresholds.IMPOSSIBLE_P
     level = graded(-test.p_value, -doubtful, -impossible)
     verb = "agree" if level == "trusted" else "differ"
-    sentence = (
-        f"early and late draws {verb}: p = {test.p_value:.2g} (wanted: above {doubtful}; not trusted below {impossible:g})"
-    )
+    sentence = f"early and late draws {verb}: p = {test.p_value:.2g} (wanted: above {doubtful}; not trusted below {impossible:g})"
     detail = f"z = {test.z:.2f} in the {test.series}"
     ratio = fluctuation_dissipation(subject)
     if np.isfinite(ratio):
-        detail += f"; the fluctuation–dissipation ratio, a gauge that is 1 at rest, reads {ratio:.3f}"
+        detail += (
+            f"; the fluctuation–dissipation ratio, a gauge that is 1 at rest, reads {ratio:.3f}"
+        )
     remedy = "the chain was still moving when the draws began: warm up longer (warmup=…) or start nearer the mode"
     return Finding("stationary", level, test.p_value, doubtful, sentence, remedy, detail)
 
@@ -68,8 +72,15 @@ def chains_agree(subject: Subject) -> Finding:
     if law is not None:
         series["the slowest direction"] = (draws - law.curvature.mode) @ law.process.modes.slowest
     r_hats = {name: split_r_hat(values) for name, values in series.items()}
-    sizes = {(kind, name): effective_sample_size(values, kind) for name, values in series.items() for kind in ("bulk", "tail")}
-    highest, scarcest = max(r_hats, key=lambda name: _or_infinite(r_hats[name])), min(sizes, key=lambda key: sizes[key])
+    sizes = {
+        (kind, name): effective_sample_size(values, kind)
+        for name, values in series.items()
+        for kind in ("bulk", "tail")
+    }
+    highest, scarcest = (
+        max(r_hats, key=lambda name: _or_infinite(r_hats[name])),
+        min(sizes, key=lambda key: sizes[key]),
+    )
     r_hat, size = r_hats[highest], sizes[scarcest]
     level = worst(
         graded(r_hat, thresholds.R_HAT, thresholds.LARGEST_R_HAT),
@@ -80,8 +91,14 @@ def chains_agree(subject: Subject) -> Finding:
         f"R-hat {r_hat:.3f}{of_one} (wanted: below {thresholds.R_HAT}), {size:.0f} effective draws "
         f"(wanted: {thresholds.EFFECTIVE_DRAWS:.0f})"
     )
-    detail = f"largest R-hat for {highest}; fewest effective draws for {scarcest[1]} ({scarcest[0]})"
-    remedy = "take more draws" if r_hat <= thresholds.R_HAT else "the chains disagree: warm up longer, or take more draws"
+    detail = (
+        f"largest R-hat for {highest}; fewest effective draws for {scarcest[1]} ({scarcest[0]})"
+    )
+    remedy = (
+        "take more draws"
+        if r_hat <= thresholds.R_HAT
+        else "the chains disagree: warm up longer, or take more draws"
+    )
     return Finding("R-hat, ESS", level, r_hat, thresholds.R_HAT, sentence, remedy, detail)
 
 

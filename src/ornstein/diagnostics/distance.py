@@ -29,11 +29,20 @@ def predicted_distance(subject: Subject) -> Finding | None:
     """Predicted KL both ways, with the remedy that would remove it."""
     law = subject.law
     if law is None:
-        approximate = "" if subject.posterior.prediction is None else subject.posterior.prediction.approximate
+        approximate = (
+            "" if subject.posterior.prediction is None else subject.posterior.prediction.approximate
+        )
         if not approximate:
             return None
         remedy = "rely on the measured distance below, or take a sampler at a constant rate"
-        return Finding("predicted distance", "caution", np.nan, thresholds.SMALL_KL, f"not predicted: {approximate}", remedy)
+        return Finding(
+            "predicted distance",
+            "caution",
+            np.nan,
+            thresholds.SMALL_KL,
+            f"not predicted: {approximate}",
+            remedy,
+        )
     sampler_to, to_sampler, target = _distances(law)
     distance = max(sampler_to, to_sampler)
     level = graded(distance, thresholds.SMALL_KL * (1.0 + 1e-6), thresholds.LARGE_KL)
@@ -48,7 +57,9 @@ def predicted_distance(subject: Subject) -> Finding | None:
         level = worst(level, "caution")
         detail = "; ".join(filter(None, (detail, f"approximate: {law.prediction.approximate}")))
         remedy = remedy or "compare with a sampler whose law is predicted exactly"
-    return Finding("predicted distance", level, distance, thresholds.SMALL_KL, sentence, remedy, detail)
+    return Finding(
+        "predicted distance", level, distance, thresholds.SMALL_KL, sentence, remedy, detail
+    )
 
 
 def least_distance(curvature: Curvature, noise: Array, axes: int) -> float | None:
@@ -98,7 +109,9 @@ def _remedy(law: Law) -> str:
         return "only diagonals of the curvature are known; a full preconditioner would need fewer parameters"
     while size >= 1:
         try:
-            prediction = ConstantSGD("full").tune(curvature, size, law.dynamics.scheme).predict(curvature)
+            prediction = (
+                ConstantSGD("full").tune(curvature, size, law.dynamics.scheme).predict(curvature)
+            )
         except OrnsteinError as error:
             return f"the full preconditioner cannot help here: {error}"
         if prediction.stable:

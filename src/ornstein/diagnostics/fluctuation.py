@@ -16,7 +16,13 @@ def fluctuation_dissipation(subject: Subject) -> float:
     states, what is left from a few draws. NaN where it needs what is not at hand: the model, velocities, single iterates.
     """
     law, model = subject.law, subject.model
-    if law is None or model is None or subject.large or law.dynamics.window > 1 or law.dynamics.damping != 1.0:
+    if (
+        law is None
+        or model is None
+        or subject.large
+        or law.dynamics.window > 1
+        or law.dynamics.damping != 1.0
+    ):
         return float("nan")
     hessian, mode = law.curvature.hessian, law.curvature.mode
     batch = effective_batch(law.dynamics.scheme, law.curvature.n_data, law.dynamics.batch_size)
@@ -33,5 +39,7 @@ def fluctuation_dissipation(subject: Subject) -> float:
     step = as_matrix(law.dynamics.preconditioner, law.dimension)
     put_in = float(np.sum(step * seen))
     if law.dynamics.injected is not None:
-        put_in += float(np.trace(np.linalg.solve(step, as_matrix(law.dynamics.injected, law.dimension))))
+        put_in += float(
+            np.trace(np.linalg.solve(step, as_matrix(law.dynamics.injected, law.dimension)))
+        )
     return 2.0 * drift / put_in

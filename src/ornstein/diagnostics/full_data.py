@@ -29,7 +29,9 @@ def negative_log_posterior(model: Model, points: Array) -> tuple[Array, Array]:
 def negative_log_posterior_values(model: Model, points: Array) -> Array:
     """N·L(θ) alone, which is half the work."""
     derivatives = model.closed_form() or Autodiff(model)
-    return model.n_data * (np.array([derivatives.value(point) for point in points]) + _prior(model, points)[0])
+    return model.n_data * (
+        np.array([derivatives.value(point) for point in points]) + _prior(model, points)[0]
+    )
 
 
 def _prior(model: Model, points: Array) -> tuple[Array, Array]:

@@ -64,7 +64,10 @@ class Weighted:
     @property
     def reliable(self) -> bool:
         """Whether the weights can be used: a light tail, or a tail that does not matter."""
-        return bool(self.pareto_k <= thresholds.PARETO_K or self.effective_share >= thresholds.HARMLESS_SHARE)
+        return bool(
+            self.pareto_k <= thresholds.PARETO_K
+            or self.effective_share >= thresholds.HARMLESS_SHARE
+        )
 
     @property
     def mean(self) -> Array:
@@ -80,10 +83,14 @@ class Weighted:
 
     def moment_distance(self) -> tuple[float, float]:
         """The larger KL, both ways, between the moments of draws and posterior, and the noise expected in it, in nats."""
-        own = Gaussian(self.gaussian_weights @ self.points, _covariance(self.points, self.gaussian_weights))
+        own = Gaussian(
+            self.gaussian_weights @ self.points, _covariance(self.points, self.gaussian_weights)
+        )
         posterior = Gaussian(self.mean, self.covariance)
         lengths = np.sum(_units(self.points, self.gaussian) ** 2, axis=1)
-        noise = np.sum((self.weights - self.gaussian_weights) ** 2 * (lengths / 2.0 + lengths**2 / 4.0))
+        noise = np.sum(
+            (self.weights - self.gaussian_weights) ** 2 * (lengths / 2.0 + lengths**2 / 4.0)
+        )
         return max(kl(own, posterior), kl(posterior, own)), float(noise)
 
 
@@ -95,7 +102,9 @@ def weigh(model: Model, gaussian: Gaussian, count: int, seed: int = 0) -> Weight
     widened = 1.0 + np.sqrt(WIDENING / size)
     generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0, 13)))
     half = generator.standard_normal((max(1, count // 2), size))
-    if len(half) >= 2 * size:  # points whose covariance is exactly that of their law, as their mean is by the pairs
+    if (
+        len(half) >= 2 * size
+    ):  # points whose covariance is exactly that of their law, as their mean is by the pairs
         half = np.linalg.solve(np.linalg.cholesky(half.T @ half / len(half)), half.T).T
     units = np.sqrt(widened) * np.concatenate([half, -half])
     points = gaussian.mean + units @ np.linalg.cholesky(as_matrix(gaussian.covariance, size)).T
@@ -106,7 +115,10 @@ def weigh(model: Model, gaussian: Gaussian, count: int, seed: int = 0) -> Weight
     weights, own = _normalised(smoothed), _normalised(log_gaussian)
     log_ratio = 0.5 * lengths - (values - values.min())
     log_evidence = scipy.special.logsumexp(log_ratio, b=own)
-    forward, backward = float(log_evidence - own @ log_ratio), float(weights @ log_ratio - log_evidence)
+    forward, backward = (
+        float(log_evidence - own @ log_ratio),
+        float(weights @ log_ratio - log_evidence),
+    )
     return Weighted(points, weights, k, forward, backward, gaussian, own, values)
 
 
@@ -132,7 +144,12 @@ def measured_distance(subject: Subject, weighted: Weighted | None) -> Finding:
     if weighted is None and subject.posterior.settings.get("exact_moments", False):
         sentence = f"this is an approximation that was held against nothing: {_reason(subject)}"
         return Finding(
-            name, "caution", np.nan, thresholds.MEASURED_KL, sentence, "check(model=…) holds it against the posterior"
+            name,
+            "caution",
+            np.nan,
+            thresholds.MEASURED_KL,
+            sentence,
+            "check(model=…) holds it against the posterior",
         )
     if weighted is None:
         return skipped(name, _reason(subject))
@@ -178,10 +195,19 @@ def draws_gaussian(subject: Subject) -> Weighted | None:
 def reweigh(subject: Subject, count: int) -> Weighted:
     """What `Posterior.reweight` gives."""
     if subject.model is None:
-        raise InputError("re-weighting needs the model, which is not kept in a saved file: give model=…")
+        raise InputError(
+            "re-weighting needs the model, which is not kept in a saved file: give model=…"
+        )
     if subject.large:
-        raise InputError(f"re-weighting serves up to {LARGE} parameters; this posterior has {subject.dimension}")
-    return weigh(subject.model, Gaussian(subject.posterior.mean, subject.posterior.covariance), count, subject.seed)
+        raise InputError(
+            f"re-weighting serves up to {LARGE} parameters; this posterior has {subject.dimension}"
+        )
+    return weigh(
+        subject.model,
+        Gaussian(subject.posterior.mean, subject.posterior.covariance),
+        count,
+        subject.seed,
+    )
 
 
 def _aims_elsewhere(subject: Subject) -> bool:

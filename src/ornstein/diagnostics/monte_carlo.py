@@ -40,7 +40,9 @@ def expected_error(process: Process, states: int) -> MonteCarloError:
     are taken as independent.
 
     >>> from ornstein.theory import normal_modes
-    >>> round(expected_error(Process(normal_modes([1.0, 1.0], 1.0), np.ones(2)), 1000).mean, 6)  # D/2n: independent states
+    >>> round(
+    ...     expected_error(Process(normal_modes([1.0, 1.0], 1.0), np.ones(2)), 1000).mean, 6
+    ... )  # D/2n: independent states
     0.001
     """
     modes = process.modes

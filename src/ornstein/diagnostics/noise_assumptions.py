@@ -47,9 +47,7 @@ def gaussian_noise(subject: Subject) -> Finding | None:
         f"(wanted: at most {thresholds.KURTOSIS})"
     )
     detail = f"one row makes up {heaviest:.1%} of the noise along {subject.words(law.process.modes.inverse[slowest[place]])}"
-    remedy = (
-        "a few rows carry the noise, so tails are heavier than a Gaussian's: look at outlying rows and heavy-tailed columns"
-    )
+    remedy = "a few rows carry the noise, so tails are heavier than a Gaussian's: look at outlying rows and heavy-tailed columns"
     level = graded(left[place], thresholds.KURTOSIS)
     return Finding(name, level, float(left[place]), thresholds.KURTOSIS, sentence, remedy, detail)
 
@@ -66,7 +64,15 @@ def constant_noise(subject: Subject) -> Finding | None:
         return skipped(name, ABSENT)
     whole = not subject.large and not law.curvature.diagonal
     here = _noise_size(law, law.curvature.noise, whole)
-    change = float(np.mean([_noise_size(law, noise, whole) for noise in _noises_along(subject, law, whole)])) / here - 1.0
+    change = (
+        float(
+            np.mean(
+                [_noise_size(law, noise, whole) for noise in _noises_along(subject, law, whole)]
+            )
+        )
+        / here
+        - 1.0
+    )
     expected = _noise_size(law, law.noise_met, whole) / here - 1.0
     unexpected = abs(change - expected)
     sentence = (
@@ -74,17 +80,29 @@ def constant_noise(subject: Subject) -> Finding | None:
         f"(wanted: within {thresholds.NOISE_CHANGE:.0%} of each other)"
     )
     remedy = "the noise changes over the posterior in ways that theory does not follow: use smaller steps (a smaller batch)"
-    return Finding(name, graded(unexpected, thresholds.NOISE_CHANGE), unexpected, thresholds.NOISE_CHANGE, sentence, remedy)
+    return Finding(
+        name,
+        graded(unexpected, thresholds.NOISE_CHANGE),
+        unexpected,
+        thresholds.NOISE_CHANGE,
+        sentence,
+        remedy,
+    )
 
 
 def _projected_moments(subject: Subject, law: Law, modes: Array) -> tuple[Array, Array]:
     """Gradient noise of single rows along some of the modes: its squares (N, modes) and mean fourth power, over a few places."""
     assert subject.model is not None
-    derivatives, basis = subject.model.closed_form() or Autodiff(subject.model), law.process.modes.basis[:, modes]
+    derivatives, basis = (
+        subject.model.closed_form() or Autodiff(subject.model),
+        law.process.modes.basis[:, modes],
+    )
     places = _places(subject, law)
     squares, fourth = np.zeros((subject.model.n_data, modes.size)), np.zeros(modes.size)
     for place in places:
-        projected = np.concatenate([gradients @ basis for gradients in derivatives.example_gradients(place)])
+        projected = np.concatenate(
+            [gradients @ basis for gradients in derivatives.example_gradients(place)]
+        )
         projected = (projected - projected.mean(axis=0)) ** 2
         squares += projected / len(places)
         fourth += np.mean(projected**2, axis=0) / len(places)
@@ -95,11 +113,19 @@ def _kept(law: Law, chosen: Array) -> Array:
     """The part of a minibatch's kurtosis that is left in a draw, per mode; noise that is injected dilutes it twice."""
     dynamics, modes = law.dynamics, law.process.modes
     radius = modes.radii[chosen]
-    kept = np.full(chosen.size, 1.0 / dynamics.window) if dynamics.window > 1 else (1.0 - radius**2) / (1.0 + radius**2)
+    kept = (
+        np.full(chosen.size, 1.0 / dynamics.window)
+        if dynamics.window > 1
+        else (1.0 - radius**2) / (1.0 + radius**2)
+    )
     if dynamics.injected is None:
         return kept
     batch = effective_batch(dynamics.scheme, law.curvature.n_data, dynamics.batch_size)
-    injected = dynamics.injected if dynamics.injected.ndim else np.broadcast_to(dynamics.injected, (law.dimension,))
+    injected = (
+        dynamics.injected
+        if dynamics.injected.ndim
+        else np.broadcast_to(dynamics.injected, (law.dimension,))
+    )
     matrices = modes.gradient_noise(law.noise_met / batch), modes.injected_noise(injected)
     driven, added = (matrix if matrix.ndim == 1 else np.diagonal(matrix) for matrix in matrices)
     return kept * (driven / (driven + added))[chosen] ** 2
@@ -143,5 +169,8 @@ def _places(subject: Subject, law: Law) -> Array:
     if _iterates_kept(subject, law):
         return subject.some_draws(subject.draws_looked_at)
     generator = np.random.default_rng(np.random.SeedSequence(subject.seed, spawn_key=(1, 13)))
-    normals, root = generator.standard_normal((subject.draws_looked_at, law.dimension)), matrix_root(law.spread)
+    normals, root = (
+        generator.standard_normal((subject.draws_looked_at, law.dimension)),
+        matrix_root(law.spread),
+    )
     return law.curvature.mode + (normals * root if root.ndim == 1 else normals @ root.T)

@@ -67,7 +67,9 @@ def stationarity_test(displacements: Array, process: Process, spacing: int) -> S
     return StationarityTest(abs(score), min(1.0, 2.0 * p_value), name)
 
 
-def drift_score(series: Array, batch: int, autocovariance: Array, mean: float | None = None) -> tuple[float, float]:
+def drift_score(
+    series: Array, batch: int, autocovariance: Array, mean: float | None = None
+) -> tuple[float, float]:
     """Score and two-sided p-value of (mean early − mean late) for series of shape (chains, length).
 
     `batch` is the number of entries that are as good as independent of the next `batch`, `autocovariance` what theory predicts
@@ -91,9 +93,14 @@ def drift_score(series: Array, batch: int, autocovariance: Array, mean: float | 
     score = float(difference / np.sqrt(predicted))
     if mean is None or late.mean() <= 0.0:
         return score, float(2.0 * scipy.special.ndtr(-abs(score)))
-    above, below = (2.0 * chains * mean**2 / _mean_variance(autocovariance, part.shape[1]) for part in (early, late))
+    above, below = (
+        2.0 * chains * mean**2 / _mean_variance(autocovariance, part.shape[1])
+        for part in (early, late)
+    )
     ratio = float(early.mean() / late.mean())
-    return score, float(2.0 * min(scipy.special.fdtrc(above, below, ratio), scipy.special.fdtr(above, below, ratio)))
+    return score, float(
+        2.0 * min(scipy.special.fdtrc(above, below, ratio), scipy.special.fdtr(above, below, ratio))
+    )
 
 
 @dataclass(frozen=True)
@@ -124,7 +131,11 @@ def _expected_of_iterates(process: Process, spacing: int, length: int) -> _Expec
         own, own_before = covariance, before
     else:
         before = (middle[None, :] - memory * middle[:, None]) / (1.0 - memory**2) * covariance
-        squares, mixed, squares_before = ((covariance**2).sum(1), (covariance * before).sum(1), (before**2).sum(1))
+        squares, mixed, squares_before = (
+            (covariance**2).sum(1),
+            (covariance * before).sum(1),
+            (before**2).sum(1),
+        )
         own, own_before = np.diagonal(covariance), np.diagonal(before)
     slowest = int(np.argmax(modes.radii))
     onward = np.linalg.matrix_power(modes.companion, spacing)
@@ -132,7 +143,10 @@ def _expected_of_iterates(process: Process, spacing: int, length: int) -> _Expec
     energy, projection = [], []
     for _ in range(length):
         now, past = carried[:, 0, 0], carried[:, 0, 1]
-        energy.append(2.0 * float(np.sum(now**2 * squares + 2.0 * now * past * mixed + past**2 * squares_before)))
+        energy.append(
+            2.0
+            * float(np.sum(now**2 * squares + 2.0 * now * past * mixed + past**2 * squares_before))
+        )
         projection.append(float(now[slowest] * own[slowest] + past[slowest] * own_before[slowest]))
         if energy[-1] < 1e-8 * energy[0] and abs(projection[-1]) < 1e-4 * projection[0]:
             break
@@ -140,7 +154,9 @@ def _expected_of_iterates(process: Process, spacing: int, length: int) -> _Expec
     return _Expected(np.array(energy), np.array(projection), float(np.sum(own)))
 
 
-def _expected_of_windows(process: Process, unmapped: Process, slowest: Array, lags: int = 4) -> _Expected:
+def _expected_of_windows(
+    process: Process, unmapped: Process, slowest: Array, lags: int = 4
+) -> _Expected:
     """Window means are nearly independent: a few lags are all there is."""
     energy, projection, mean_energy = [], [], 0.0
     for lag in range(lags):
@@ -148,7 +164,9 @@ def _expected_of_windows(process: Process, unmapped: Process, slowest: Array, la
         mean_energy = mean_energy or float(np.sum(gamma if gamma.ndim == 1 else np.diagonal(gamma)))
         energy.append(2.0 * float(np.sum(gamma**2)))
         delivered = process.autocovariance(lag)
-        projection.append(float(slowest @ (delivered * slowest if delivered.ndim == 1 else delivered @ slowest)))
+        projection.append(
+            float(slowest @ (delivered * slowest if delivered.ndim == 1 else delivered @ slowest))
+        )
     return _Expected(np.array(energy), np.array(projection), mean_energy)
 
 
@@ -157,7 +175,9 @@ def _energy_coordinates(displacements: Array, process: Process) -> Array:
     metric = process.modes.inverse
     if process.scale is not None:
         displacements = (
-            displacements @ np.linalg.pinv(process.scale).T if process.scale.ndim == 2 else displacements / process.scale
+            displacements @ np.linalg.pinv(process.scale).T
+            if process.scale.ndim == 2
+            else displacements / process.scale
         )
     return displacements * metric if metric.ndim == 1 else displacements @ metric.T
 

@@ -46,7 +46,9 @@ class SteinDiscrepancy:
         return float(np.sqrt(max(self.squared, 0.0)))
 
 
-def kernel_stein_discrepancy(draws: Array, scores: Array, covariance: Array, seed: int = 0) -> SteinDiscrepancy:
+def kernel_stein_discrepancy(
+    draws: Array, scores: Array, covariance: Array, seed: int = 0
+) -> SteinDiscrepancy:
     """The discrepancy of independent draws (n, D) from the law whose scores ∇log p at them are given, in units of `covariance`.
 
     The p-value is that of the wild bootstrap with random signs.
@@ -54,14 +56,18 @@ def kernel_stein_discrepancy(draws: Array, scores: Array, covariance: Array, see
     >>> draws = np.random.default_rng(0).normal(size=(200, 2))
     >>> kernel_stein_discrepancy(draws, -draws, np.eye(2)).p_value > 0.01
     True
-    >>> kernel_stein_discrepancy(draws, -draws / 4.0, np.eye(2)).p_value < 0.01  # the law is twice as wide
+    >>> kernel_stein_discrepancy(
+    ...     draws, -draws / 4.0, np.eye(2)
+    ... ).p_value < 0.01  # the law is twice as wide
     True
     """
     count = len(draws)
     kernel = _stein_kernel(draws, scores, covariance)
     np.fill_diagonal(kernel, 0.0)
     squared = float(kernel.sum() / (count * (count - 1)))
-    signs = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2, 13))).choice([-1.0, 1.0], (BOOTSTRAPS, count))
+    signs = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2, 13))).choice(
+        [-1.0, 1.0], (BOOTSTRAPS, count)
+    )
     null = np.einsum("bi,bi->b", signs @ kernel, signs) / (count * (count - 1))
     return SteinDiscrepancy(squared, float((1 + np.sum(null >= squared)) / (1 + BOOTSTRAPS)))
 
@@ -83,7 +89,9 @@ def stein_discrepancy(subject: Subject, batch_size: int | None = None) -> Findin
     found = kernel_stein_discrepancy(draws, scores, units, subject.seed)
     level = graded(-found.p_value, -thresholds.DOUBTFUL_P)
     how = "all data" if batch_size is None else f"minibatches of {batch_size}"
-    sentence = f"KSD {found.value:.2g}, p = {found.p_value:.2g} (wanted: above {thresholds.DOUBTFUL_P})"
+    sentence = (
+        f"KSD {found.value:.2g}, p = {found.p_value:.2g} (wanted: above {thresholds.DOUBTFUL_P})"
+    )
     detail = f"{len(draws)} draws, scores from {how}"
     remedy = "the draws do not fit the posterior's gradients: do what the other findings say"
     return Finding(name, level, found.p_value, thresholds.DOUBTFUL_P, sentence, remedy, detail)
@@ -97,7 +105,9 @@ def minibatch_scores(model: Model, points: Array, batch_size: int, seed: int = 0
     with double():
         centre = points.mean(axis=0)
         problem = model.problem("float64", centre)
-        gradients = _gradients(model.loss, problem, jnp.asarray(points - centre), jnp.asarray(indices))
+        gradients = _gradients(
+            model.loss, problem, jnp.asarray(points - centre), jnp.asarray(indices)
+        )
         return -model.n_data * np.asarray(gradients)
 
 

@@ -79,7 +79,12 @@ class Subject:
     @cached_property
     def law(self) -> Law | None:
         post = self.posterior
-        if post.dynamics is None or post.curvature is None or post.prediction is None or post.prediction.process is None:
+        if (
+            post.dynamics is None
+            or post.curvature is None
+            or post.prediction is None
+            or post.prediction.process is None
+        ):
             return None
         return Law(post.dynamics, post.curvature, post.prediction, post.delivered_process())
 
@@ -109,7 +114,9 @@ class Subject:
         """How many passes over the data the check may take."""
         assert self.model is not None
         settings, n_data = self.posterior.settings, self.model.n_data
-        taken = settings.get("passes", settings.get("steps", 0) * settings.get("batch_size", 0) / n_data)
+        taken = settings.get(
+            "passes", settings.get("steps", 0) * settings.get("batch_size", 0) / n_data
+        )
         return int(np.clip(max(SHARE_OF_PASSES * taken, ROWS / n_data), FEWEST_PASSES, MOST_PASSES))
 
     @property
@@ -123,7 +130,10 @@ class Subject:
         """A few draws, each with the mean and second moment of the per-example gradients there."""
         assert self.model is not None
         derivatives = self.model.closed_form() or Autodiff(self.model)
-        return [(draw, *derivatives.gradient_moments(draw)) for draw in self.some_draws(self.draws_looked_at)]
+        return [
+            (draw, *derivatives.gradient_moments(draw))
+            for draw in self.some_draws(self.draws_looked_at)
+        ]
 
     @property
     def no_chains(self) -> str:

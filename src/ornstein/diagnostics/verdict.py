@@ -40,7 +40,18 @@ WIDTH = 120
 class Verdict:
     """Whether the answer can be trusted; prints as a table.
 
-    >>> Verdict((Finding("length", "caution", 12.0, 100.0, "each chain is 12 relaxation times long", "run longer"),))
+    >>> Verdict(
+    ...     (
+    ...         Finding(
+    ...             "length",
+    ...             "caution",
+    ...             12.0,
+    ...             100.0,
+    ...             "each chain is 12 relaxation times long",
+    ...             "run longer",
+    ...         ),
+    ...     )
+    ... )
     Verdict: caution. Usable with care; read what is marked ??.
       [??] length  each chain is 12 relaxation times long
                    → run longer
@@ -60,8 +71,13 @@ class Verdict:
     @property
     def remedies(self) -> tuple[str, ...]:
         """What to do, the worst findings first."""
-        raised = [finding for finding in self.findings if finding.level in LEVELS[1:] and finding.remedy]
-        return tuple(finding.remedy for finding in sorted(raised, key=lambda finding: -LEVELS.index(finding.level)))
+        raised = [
+            finding for finding in self.findings if finding.level in LEVELS[1:] and finding.remedy
+        ]
+        return tuple(
+            finding.remedy
+            for finding in sorted(raised, key=lambda finding: -LEVELS.index(finding.level))
+        )
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(self.findings)
@@ -71,7 +87,9 @@ class Verdict:
         for finding in self.findings:
             if finding.name == name:
                 return finding
-        raise InputError(f"there is no finding {name!r}; there are {[finding.name for finding in self.findings]}")
+        raise InputError(
+            f"there is no finding {name!r}; there are {[finding.name for finding in self.findings]}"
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON: NaN and infinity become None."""
@@ -112,13 +130,19 @@ class Verdict:
 
 
 def _wrapped(text: str, first: str, following: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=following, break_long_words=False)
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=first, subsequent_indent=following, break_long_words=False
+    )
 
 
-def check(posterior: Posterior, model: Model | None = None, *, stein: bool | int = False, seed: int = 0) -> Verdict:
+def check(
+    posterior: Posterior, model: Model | None = None, *, stein: bool | int = False, seed: int = 0
+) -> Verdict:
     """Look at a posterior from all sides; see `Posterior.check`."""
     if model is not None and model.dim != posterior.mean.size:
-        raise InputError(f"the model has {model.dim} parameters, the posterior {posterior.mean.size}")
+        raise InputError(
+            f"the model has {model.dim} parameters, the posterior {posterior.mean.size}"
+        )
     subject = Subject(posterior, model if model is not None else posterior.model, seed)
     weighted = draws_gaussian(subject)
     findings = [

@@ -21,7 +21,9 @@ LARGEST_STEP = float(np.log(10.0))  # of a logarithm, per block
 DECAY = 0.7
 SHARE_KEPT = 0.2  # an information below this share of the complete data's is not believed in a step
 SHARE_FINAL = 0.02  # the same for the error of the final value, where it rests on many blocks
-NEWTON_LIMIT = 10  # coordinates; beyond, the covariance of the gradients in one block is mostly noise
+NEWTON_LIMIT = (
+    10  # coordinates; beyond, the covariance of the gradients in one block is mostly noise
+)
 FEWEST_BLOCKS, FEWEST_TURNS = 24, 3
 BLOCK_FIELDS = ("phi", "slopes", "covariance", "complete", "steps")
 NEAR = 0.05  # from the estimate, where one Newton step is as good as exact
@@ -42,7 +44,13 @@ class Block:
         """From gradients at draws, (chains, n, k)."""
         flat = gradients.reshape(-1, phi.size)
         centred = flat - flat.mean(axis=0)
-        return cls(phi.copy(), gradients.mean(axis=1), centred.T @ centred / max(1, len(flat) - 1), complete, steps)
+        return cls(
+            phi.copy(),
+            gradients.mean(axis=1),
+            centred.T @ centred / max(1, len(flat) - 1),
+            complete,
+            steps,
+        )
 
     @property
     def gradient(self) -> Array:
@@ -68,7 +76,11 @@ class Ascent:
     def take(self, block: Block) -> None:
         """One step by what the block says."""
         self.blocks.append(block)
-        lost = block.covariance if self.newton and self.phi.size <= NEWTON_LIMIT else np.zeros_like(block.covariance)
+        lost = (
+            block.covariance
+            if self.newton and self.phi.size <= NEWTON_LIMIT
+            else np.zeros_like(block.covariance)
+        )
         step = solve_information(block.complete, lost, SHARE_KEPT, block.gradient)
         step = np.where(self.positive, np.clip(step, -LARGEST_STEP, LARGEST_STEP), step)
         self.turns += (np.sign(step) * self._sign < 0) & ~self.held
@@ -85,14 +97,22 @@ class Ascent:
         moving = {"phi": self.phi, "held": self.held, "turns": self.turns, "sign": self._sign}
         if not self.blocks:
             return moving
-        return moving | {f"blocks_{name}": np.stack([getattr(block, name) for block in self.blocks]) for name in BLOCK_FIELDS}
+        return moving | {
+            f"blocks_{name}": np.stack([getattr(block, name) for block in self.blocks])
+            for name in BLOCK_FIELDS
+        }
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Go on from `state`."""
-        self.phi, self.held, self.turns, self._sign = (state[name].copy() for name in ("phi", "held", "turns", "sign"))
+        self.phi, self.held, self.turns, self._sign = (
+            state[name].copy() for name in ("phi", "held", "turns", "sign")
+        )
         columns = [state[f"blocks_{name}"] for name in BLOCK_FIELDS if f"blocks_{name}" in state]
         rows = zip(*columns, strict=True)
-        self.blocks = [Block(phi, slopes, lost, complete, int(steps)) for phi, slopes, lost, complete, steps in rows]
+        self.blocks = [
+            Block(phi, slopes, lost, complete, int(steps))
+            for phi, slopes, lost, complete, steps in rows
+        ]
 
     def last_quarter(self) -> list[Block]:
         return self.blocks[-max(2, len(self.blocks) // 4) :]
@@ -110,7 +130,9 @@ class Ascent:
         targets = self._targets()
         count, chains, size = targets.shape
         independent = targets.reshape(-1, size).var(axis=0, ddof=1) / (count * chains)
-        between = targets.mean(axis=0).var(axis=0, ddof=1) / chains if chains > 1 else np.zeros(size)
+        between = (
+            targets.mean(axis=0).var(axis=0, ddof=1) / chains if chains > 1 else np.zeros(size)
+        )
         return np.where(self.held, 0.0, np.sqrt(np.maximum(independent, between)))
 
     def _targets(self) -> Array:
@@ -118,7 +140,12 @@ class Ascent:
         blocks = self.last_quarter()
         complete = np.mean([block.complete for block in blocks], axis=0)
         lost = np.mean([block.covariance for block in blocks], axis=0)
-        return np.stack([block.phi + solve_information(complete, lost, SHARE_FINAL, block.slopes.T).T for block in blocks])
+        return np.stack(
+            [
+                block.phi + solve_information(complete, lost, SHARE_FINAL, block.slopes.T).T
+                for block in blocks
+            ]
+        )
 
     def settled(self, tolerance: float) -> bool:
         """Whether every coordinate has turned often enough, is near the estimate and known to `tolerance`."""
@@ -127,7 +154,9 @@ class Ascent:
         if len(self.blocks) < FEWEST_BLOCKS or np.any(self.turns[~self.held] < FEWEST_TURNS):
             return False
         behind = np.mean([block.phi for block in self.last_quarter()], axis=0) - self.estimate()
-        return bool(np.all(self.error() <= tolerance) and np.all(np.abs(behind[~self.held]) <= NEAR))
+        return bool(
+            np.all(self.error() <= tolerance) and np.all(np.abs(behind[~self.held]) <= NEAR)
+        )
 
 
 def solve_information(complete: Array, lost: Array, share: float, gradient: Array) -> Array:

@@ -30,7 +30,9 @@ DRAWS, FIRST = 25, 5  # kept per chain and block, and thrown away first where th
 # the order of S/N; a scale of the likelihood enters C to the fourth power.
 RETUNE_PRIOR, RETUNE_LIKELIHOOD = 0.1, 0.01
 NOTHING_LEFT, MUCH_LARGER = 0.9, float(np.log(100.0))
-NOTHING_AT_ALL = 0.999  # for a diagonal curvature, which cannot be measured again elsewhere for little
+NOTHING_AT_ALL = (
+    0.999  # for a diagonal curvature, which cannot be measured again elsewhere for little
+)
 FARTHEST = float(np.log(1e10))
 
 
@@ -52,12 +54,18 @@ class Climb:
     _tuned_at: Array | None = None
 
     @classmethod
-    def begin(cls, model: Model, coordinates: Coordinates, tuning: Tuning, seed: int, *, newton: bool) -> Climb:
+    def begin(
+        cls, model: Model, coordinates: Coordinates, tuning: Tuning, seed: int, *, newton: bool
+    ) -> Climb:
         ascent = Ascent(coordinates.start.copy(), coordinates.positive, newton)
         return cls(model, coordinates, tuning, ascent, seed, JointGradient(model, coordinates))
 
     def to_the_top(
-        self, tolerance: float, max_blocks: int, report: Callable[[Climb], None], pause: Pause | None = None
+        self,
+        tolerance: float,
+        max_blocks: int,
+        report: Callable[[Climb], None],
+        pause: Pause | None = None,
     ) -> None:
         """Blocks until every coordinate is known to `tolerance`, or `max_blocks` of them; `pause` is taken between blocks."""
         while not self.ascent.settled(tolerance):
@@ -94,14 +102,18 @@ class Climb:
         with width(DTYPE):
             problem = self.model.problem(DTYPE, stage.centre, stage.dynamics.batch_size)
         seed = int(self._stream(self.stages, 1).generate_state(1)[0])
-        return Run(self.model.loss, problem, stage.dynamics, self.model.n_data, stage.starts, seed, DTYPE)
+        return Run(
+            self.model.loss, problem, stage.dynamics, self.model.n_data, stage.starts, seed, DTYPE
+        )
 
     def _block(self, thrown_away: int) -> None:
         stage, run, phi = self.stage, self.run, self.ascent.phi
         assert stage is not None and run is not None
         here = self._here()
         with width(DTYPE):
-            hyper = {name: jnp.asarray(value, DTYPE) for name, value in here.hyperparameters.items()}
+            hyper = {
+                name: jnp.asarray(value, DTYPE) for name, value in here.hyperparameters.items()
+            }
         run.problem = run.problem._replace(hyperparameters=hyper)
         kept: list[list[Array]] = [[] for _ in run.chains]
 
@@ -134,7 +146,9 @@ class Climb:
         beyond = ascent.phi + MUCH_LARGER * suspects
         if isinstance(self.tuning, FullTuning):
             there = self.coordinates.model_at(self.model, beyond)
-            suspects &= prior_pull(there, self.tuning.curvature(there), self.coordinates, beyond)[1] > 0
+            suspects &= (
+                prior_pull(there, self.tuning.curvature(there), self.coordinates, beyond)[1] > 0
+            )
         self._hold(suspects, beyond, "infinity")
         return bool(np.any(suspects))
 
@@ -150,7 +164,11 @@ class Climb:
 
     def _warn_runaway(self) -> None:
         for where in ("infinity", "zero"):
-            names = [self.coordinates.names[index] for index, towards in self.runaway.items() if towards == where]
+            names = [
+                self.coordinates.names[index]
+                for index, towards in self.runaway.items()
+                if towards == where
+            ]
             if names:
                 reason = (
                     "the evidence rises without end, so the data are best explained by no effect at all of the coefficients it "
@@ -159,9 +177,13 @@ class Climb:
                     else "the evidence rises without end: a noise scale falls to zero where the model fits every row exactly, a "
                     "precision where its prior is in the way. Keep it fixed, or start nearer the value you expect"
                 )
-                shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+                shown = ", ".join(names[:6]) + (
+                    f" and {len(names) - 6} more" if len(names) > 6 else ""
+                )
                 warnings.warn(
-                    f"{shown} runs to {where}: {reason}. It is held at the value reported", HyperparameterWarning, stacklevel=4
+                    f"{shown} runs to {where}: {reason}. It is held at the value reported",
+                    HyperparameterWarning,
+                    stacklevel=4,
                 )
 
     def _warn_unsettled(self, tolerance: float, max_blocks: int) -> None:
@@ -184,8 +206,16 @@ class Climb:
         if self.stage is not None and self.run is not None and self.positions is not None:
             stage = self.stage
             arrays: dict[str, Array] = {}
-            words["stage"] = {"dynamics": describe(stage.dynamics, arrays, "dynamics"), "stride": stage.stride}
-            tree["stage"] = {"centre": stage.centre, "starts": stage.starts, "positions": self.positions, "phi": self._tuned_at}
+            words["stage"] = {
+                "dynamics": describe(stage.dynamics, arrays, "dynamics"),
+                "stride": stage.stride,
+            }
+            tree["stage"] = {
+                "centre": stage.centre,
+                "starts": stage.starts,
+                "positions": self.positions,
+                "phi": self._tuned_at,
+            }
             tree["stage"]["arrays"] = nested(arrays)
             tree["chains"] = {str(chain.number): chain.state() for chain in self.run.chains}
         return words, tree
@@ -200,7 +230,9 @@ class Climb:
         if "stage" in words:
             saved = tree["stage"]
             dynamics = rebuild(words["stage"]["dynamics"], flattened(saved["arrays"]))
-            self.stage = Stage(dynamics, saved["centre"], saved["starts"], int(words["stage"]["stride"]))
+            self.stage = Stage(
+                dynamics, saved["centre"], saved["starts"], int(words["stage"]["stride"])
+            )
             self.positions, self._tuned_at = saved["positions"], saved["phi"]
             self.run = self._chains_of(self.stage)
             for chain in self.run.chains:
@@ -218,7 +250,9 @@ class Climb:
 
         steps = np.cumsum([0, *(block.steps for block in self.ascent.blocks)])
         path = np.stack([*(block.phi for block in self.ascent.blocks), self.ascent.phi])
-        table = pandas.DataFrame(self.coordinates.natural(path), columns=list(self.coordinates.names))
+        table = pandas.DataFrame(
+            self.coordinates.natural(path), columns=list(self.coordinates.names)
+        )
         table.insert(0, "steps", steps)
         table.index.name = "block"
         return table

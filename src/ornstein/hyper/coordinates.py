@@ -40,7 +40,9 @@ def hyperparameters_at(scales: Scales, places: Places, phi: Any) -> dict[str, An
     for name, positive in zip(scales.names, scales.positive, strict=True):
         where = places.coordinate[name]
         moved = phi[jnp.maximum(where, 0)]
-        values[name] = jnp.where(where >= 0, jnp.exp(moved) if positive else moved, places.standing[name])
+        values[name] = jnp.where(
+            where >= 0, jnp.exp(moved) if positive else moved, places.standing[name]
+        )
     return values
 
 
@@ -64,7 +66,9 @@ class Coordinates:
     positive: Array
 
     @classmethod
-    def of(cls, model: Model, wanted: Sequence[str] | Mapping[str, Any], real: Sequence[str] = ()) -> Coordinates:
+    def of(
+        cls, model: Model, wanted: Sequence[str] | Mapping[str, Any], real: Sequence[str] = ()
+    ) -> Coordinates:
         """The coordinates of the `wanted` names, a mapping giving the groups of a name's entries; `real` ones need not be positive."""
         wanted = (wanted,) if isinstance(wanted, str) else wanted
         asked = dict(wanted) if isinstance(wanted, Mapping) else dict.fromkeys(wanted)
@@ -72,9 +76,13 @@ class Coordinates:
             raise InputError("hyperparameters is empty: name at least one")
         unknown = (set(asked) | set(real)) - set(model.hyperparameters)
         if unknown:
-            raise InputError(f"unknown hyperparameters {sorted(unknown)}; the model has {sorted(model.hyperparameters)}")
+            raise InputError(
+                f"unknown hyperparameters {sorted(unknown)}; the model has {sorted(model.hyperparameters)}"
+            )
         if set(real) - set(asked):
-            raise InputError(f"real names {sorted(set(real) - set(asked))}, which are not among the hyperparameters to move")
+            raise InputError(
+                f"real names {sorted(set(real) - set(asked))}, which are not among the hyperparameters to move"
+            )
         standing = dict(model.hyperparameters)
         coordinate: dict[str, Array] = {}
         groups: dict[str, tuple[Any, ...]] = {}
@@ -83,18 +91,39 @@ class Coordinates:
         for name, labels in asked.items():
             if labels is not None:
                 standing[name] = _spread_out(model, name, np.shape(labels))
-            free = np.ones(standing[name].shape, bool) if name in real else _positive_entries(name, standing[name])
+            free = (
+                np.ones(standing[name].shape, bool)
+                if name in real
+                else _positive_entries(name, standing[name])
+            )
             places, found = _grouped(name, labels, free)
             coordinate[name] = np.where(free, places + len(start), -1).astype(np.int32)
-            first = [_common(name, label, standing[name][free & (places == k)]) for k, label in enumerate(found)]
+            first = [
+                _common(name, label, standing[name][free & (places == k)])
+                for k, label in enumerate(found)
+            ]
             start += first if name in real else list(np.log(first))
-            names += [name] if len(found) == 1 and standing[name].ndim == 0 else [f"{name}[{label}]" for label in found]
+            names += (
+                [name]
+                if len(found) == 1 and standing[name].ndim == 0
+                else [f"{name}[{label}]" for label in found]
+            )
             groups[name] = tuple(found) if standing[name].ndim else ()
         order = tuple(asked)
         positive = tuple(name not in real for name in order)
-        flags = np.concatenate([np.full(max(1, len(groups[name])), flag) for name, flag in zip(order, positive, strict=True)])
+        flags = np.concatenate(
+            [
+                np.full(max(1, len(groups[name])), flag)
+                for name, flag in zip(order, positive, strict=True)
+            ]
+        )
         return cls(
-            Scales(order, positive), Places(coordinate, standing), np.array(start, dtype=float), tuple(names), groups, flags
+            Scales(order, positive),
+            Places(coordinate, standing),
+            np.array(start, dtype=float),
+            tuple(names),
+            groups,
+            flags,
         )
 
     def model_at(self, model: Model, phi: Array) -> Model:
@@ -107,7 +136,9 @@ class Coordinates:
         for name, positive in zip(self.scales.names, self.scales.positive, strict=True):
             where = self.places.coordinate[name]
             moved = phi[np.maximum(where, 0)]
-            entries[name] = np.where(where >= 0, np.exp(moved) if positive else moved, self.places.standing[name])
+            entries[name] = np.where(
+                where >= 0, np.exp(moved) if positive else moved, self.places.standing[name]
+            )
         return entries
 
     def by_name(self, values: Array) -> dict[str, Array | float]:
@@ -132,7 +163,9 @@ def _positive_entries(name: str, values: Array) -> Array:
             f"{name} must be positive to be moved on the log scale; it holds {values.min():g}. Is it real=({name!r},)?"
         )
     if not np.any(values > 0):
-        raise InputError(f"{name} is 0, a flat prior, and there is no evidence to maximise: start from a positive value")
+        raise InputError(
+            f"{name} is 0, a flat prior, and there is no evidence to maximise: start from a positive value"
+        )
     return values > 0
 
 
@@ -140,9 +173,15 @@ def _spread_out(model: Model, name: str, shape: tuple[int, ...]) -> Array:
     """The hyperparameter with one entry per label."""
     now = model.hyperparameters[name]
     try:
-        spread = np.broadcast_to(now, np.broadcast_shapes(now.shape, shape)) if now.ndim <= len(shape) else now
+        spread = (
+            np.broadcast_to(now, np.broadcast_shapes(now.shape, shape))
+            if now.ndim <= len(shape)
+            else now
+        )
     except ValueError as error:
-        raise InputError(f"the groups of {name} have shape {shape}, the hyperparameter {now.shape}") from error
+        raise InputError(
+            f"the groups of {name} have shape {shape}, the hyperparameter {now.shape}"
+        ) from error
     return model.with_hyperparameters(**{name: spread}).hyperparameters[name]
 
 
@@ -165,5 +204,7 @@ def _grouped(name: str, labels: Any, free: Array) -> tuple[Array, list[Any]]:
 
 def _common(name: str, label: Any, values: Array) -> float:
     if not np.allclose(values, values.flat[0]):
-        raise InputError(f"group {label!r} of {name} holds different starting values, {values.min():g} to {values.max():g}")
+        raise InputError(
+            f"group {label!r} of {name} holds different starting values, {values.min():g} to {values.max():g}"
+        )
     return float(values.flat[0])

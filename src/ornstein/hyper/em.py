@@ -105,7 +105,9 @@ def em(
     True
     """
     if not isinstance(model, Model):
-        raise InputError(f"model must be a Model, for instance orn.glm(X, y); got a {type(model).__name__}")
+        raise InputError(
+            f"model must be a Model, for instance orn.glm(X, y); got a {type(model).__name__}"
+        )
     request = Request(
         hyperparameters,
         sampler,
@@ -130,19 +132,31 @@ def em(
 def begun(model: Model, request: Request, validation: Any) -> tuple[Climb, HeldOut | None]:
     """Everything ready for the first block."""
     if "grid" in request.baselines and validation is None:
-        raise InputError("the grid of MAP fits is judged by validation data: give validation=(X, y)")
+        raise InputError(
+            "the grid of MAP fits is judged by validation data: give validation=(X, y)"
+        )
     coordinates = Coordinates.of(model, request.hyperparameters, request.real)
     held_out = None if validation is None else HeldOut(model, validation)
     tuning = _tuning(model, request)
-    return Climb.begin(model, coordinates, tuning, request.seed, newton=request.recipe == "corrected"), held_out
+    return Climb.begin(
+        model, coordinates, tuning, request.seed, newton=request.recipe == "corrected"
+    ), held_out
 
 
-def finished(climb: Climb, held_out: HeldOut | None, request: Request, progress: bool, pause: Pause | None = None) -> EMFit:
+def finished(
+    climb: Climb,
+    held_out: HeldOut | None,
+    request: Request,
+    progress: bool,
+    pause: Pause | None = None,
+) -> EMFit:
     """From where the climb stands to the fit."""
     began = time.perf_counter()
     model, coordinates, tuning = climb.model, climb.coordinates, climb.tuning
     with _status(progress) as report:
-        climb.to_the_top(request.tolerance, request.max_blocks, lambda climb: report(_progress(climb)), pause)
+        climb.to_the_top(
+            request.tolerance, request.max_blocks, lambda climb: report(_progress(climb)), pause
+        )
         phi = climb.ascent.estimate()
         final = coordinates.model_at(model, phi)
         seconds = time.perf_counter() - began
@@ -190,7 +204,11 @@ def _tuning(model: Model, request: Request) -> Tuning:
     scheme, chains, batch_size = checked_scheme(request.scheme), request.chains, request.batch_size
     if isinstance(batch_size, str) and batch_size != "auto":
         raise InputError(f"batch_size must be a whole number or 'auto', not {batch_size!r}")
-    size = batch_size if isinstance(batch_size, str) else checked_batch_size(batch_size, model.n_data, scheme)
+    size = (
+        batch_size
+        if isinstance(batch_size, str)
+        else checked_batch_size(batch_size, model.n_data, scheme)
+    )
     if request.recipe == "paper":
         if request.sampler != "auto":
             raise InputError("the paper's recipe has its own sampler: leave sampler='auto'")
@@ -217,7 +235,9 @@ def _at_the_end(climb: Climb, final: Model) -> tuple[Curvature, Dynamics]:
     return curvature, tuning.tune(curvature)
 
 
-def _posterior(final: Model, curvature: Curvature, dynamics: Dynamics, request: Request) -> Posterior:
+def _posterior(
+    final: Model, curvature: Curvature, dynamics: Dynamics, request: Request
+) -> Posterior:
     few = 1000 if final.dim <= FULL_LIMIT else 100
     draws = few if request.draws is None else request.draws
     options: dict[str, Any] = {"thin": 200, "warmup": 2000} if request.recipe == "paper" else {}
@@ -226,7 +246,11 @@ def _posterior(final: Model, curvature: Curvature, dynamics: Dynamics, request: 
 
 
 def _compared(
-    climb: Climb, curvature: Curvature, held_out: HeldOut | None, request: Request, report: Callable[[str], None]
+    climb: Climb,
+    curvature: Curvature,
+    held_out: HeldOut | None,
+    request: Request,
+    report: Callable[[str], None],
 ) -> tuple[dict[str, Grid | MeanField], dict[str, float]]:
     """The baselines asked for, and the validation loss of the MAP fit at BBVI's hyperparameters."""
     found: dict[str, Grid | MeanField] = {}
@@ -236,13 +260,21 @@ def _compared(
         assert held_out is not None
         centre = float(coordinates.natural(climb.ascent.estimate())[0])
         values = centre * np.geomspace(1e-2, 1e2, 13) if request.grid is None else request.grid
-        found["grid"] = map_grid(model, coordinates, values, held_out, np.zeros(model.dim), curvature, report)
+        found["grid"] = map_grid(
+            model, coordinates, values, held_out, np.zeros(model.dim), curvature, report
+        )
     if "bbvi" in request.baselines:
         spread = np.sqrt(1.0 / (curvature.n_data * _diagonal(curvature.hessian)))
-        root = spread if curvature.diagonal else map_spread(model, curvature) / np.sqrt(curvature.n_data)
+        root = (
+            spread
+            if curvature.diagonal
+            else map_spread(model, curvature) / np.sqrt(curvature.n_data)
+        )
         options = {"steps": request.bbvi_steps, "seed": request.seed}
         options["batch_size"] = climb.stage.dynamics.batch_size if climb.stage is not None else 1
-        field = mean_field(model, coordinates, curvature.mode, root, spread, report=report, **options)
+        field = mean_field(
+            model, coordinates, curvature.mode, root, spread, report=report, **options
+        )
         found["bbvi"] = field
         if held_out is not None:
             there = coordinates.model_at(model, field.phi)
@@ -257,7 +289,10 @@ def _diagonal(matrix: Array) -> Array:
 
 def _progress(climb: Climb) -> str:
     values = climb.coordinates.natural(climb.ascent.phi)
-    shown = ", ".join(f"{name} = {value:.3g}" for name, value in zip(climb.coordinates.names[:3], values[:3], strict=True))
+    shown = ", ".join(
+        f"{name} = {value:.3g}"
+        for name, value in zip(climb.coordinates.names[:3], values[:3], strict=True)
+    )
     return f"block {len(climb.ascent.blocks)}: {shown}{' …' if len(values) > 3 else ''}"
 
 

@@ -29,10 +29,16 @@ def laplace_evidence(model: Model, curvature: Curvature) -> float:
     loss = derivatives.value_and_gradient(curvature.mode)[0] + model.scaled_prior(curvature.mode)[0]
     _, log_determinant = np.linalg.slogdet(curvature.hessian)
     dimension = curvature.dim
-    return float(-model.n_data * loss + 0.5 * dimension * np.log(2.0 * np.pi / model.n_data) - 0.5 * log_determinant)
+    return float(
+        -model.n_data * loss
+        + 0.5 * dimension * np.log(2.0 * np.pi / model.n_data)
+        - 0.5 * log_determinant
+    )
 
 
-def prior_pull(model: Model, curvature: Curvature, coordinates: Coordinates, phi: Array) -> tuple[Array, Array]:
+def prior_pull(
+    model: Model, curvature: Curvature, coordinates: Coordinates, phi: Array
+) -> tuple[Array, Array]:
     """Per coordinate: the share of the prior's width that is left in the posterior, and the gradient of the evidence.
 
     Both to second order at the mode, for priors that factorise over parameters: with d_i = ∂φ Λ_ii, the share is
@@ -55,17 +61,23 @@ def prior_pull(model: Model, curvature: Curvature, coordinates: Coordinates, phi
 
 
 @compiled
-def _prior_changes(static: tuple[Loss, Scales], places: Places, phi: Any, mode: Any) -> tuple[Any, Any, Any]:
+def _prior_changes(
+    static: tuple[Loss, Scales], places: Places, phi: Any, mode: Any
+) -> tuple[Any, Any, Any]:
     """Λ_ii, ∂φ_j Λ_ii (D, k) and ∂φ_j log p(θ̂|φ)."""
     loss, scales = static
 
     def log_prior(point: Any, shift: Any) -> Any:
-        problem = Problem(None, hyperparameters_at(scales, places, point), jnp.asarray(1.0), mode, mode)
+        problem = Problem(
+            None, hyperparameters_at(scales, places, point), jnp.asarray(1.0), mode, mode
+        )
         return loss.prior(problem, shift)
 
     def precision(point: Any) -> Any:
         zero = jnp.zeros_like(mode)
-        return -jax.jvp(jax.grad(lambda shift: log_prior(point, shift)), (zero,), (jnp.ones_like(zero),))[1]
+        return -jax.jvp(
+            jax.grad(lambda shift: log_prior(point, shift)), (zero,), (jnp.ones_like(zero),)
+        )[1]
 
     slope = jax.grad(lambda point: log_prior(point, jnp.zeros_like(mode)))(phi)
     return precision(phi), jax.jacfwd(precision)(phi), slope

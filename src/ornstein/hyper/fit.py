@@ -64,17 +64,26 @@ class EMFit:
             labels = self.groups[name] or ("",)
             for label, entry, error in zip(labels, values, errors, strict=True):
                 coordinate = f"{name}[{label}]" if self.groups[name] else name
-                held = f", held: it runs to {self.runaway[coordinate]}" if coordinate in self.runaway else ""
+                held = (
+                    f", held: it runs to {self.runaway[coordinate]}"
+                    if coordinate in self.runaway
+                    else ""
+                )
                 lines.append(f"  {coordinate} = {entry:.4g} ± {error:.2g} (Monte Carlo){held}")
         if self.evidence is not None:
             lines.append(f"  log evidence (Laplace) = {self.evidence:.3f}")
-        lines += [f"  validation loss, {name} = {loss:.4f} nats per row" for name, loss in self.validation.items()]
+        lines += [
+            f"  validation loss, {name} = {loss:.4f} nats per row"
+            for name, loss in self.validation.items()
+        ]
         lines += [f"  {note}" for note in self.notes]
         return "\n".join(lines)
 
     __repr__ = __str__
 
-    def plot(self, path: str | Path | None = None, others: Mapping[str, EMFit] | None = None) -> Any:
+    def plot(
+        self, path: str | Path | None = None, others: Mapping[str, EMFit] | None = None
+    ) -> Any:
         """The trajectory under the validation curve (with a grid and one hyperparameter), else the trajectories alone.
 
         Args:
@@ -99,18 +108,37 @@ class EMFit:
         return figure
 
     def _draw_curve(self, axes: Any, grid: Grid, others: Mapping[str, EMFit]) -> None:
-        axes.plot(grid.values, grid.losses, "-o", color=BLUE, markersize=3, linewidth=1.6, label="MAP fits on a grid")
+        axes.plot(
+            grid.values,
+            grid.losses,
+            "-o",
+            color=BLUE,
+            markersize=3,
+            linewidth=1.6,
+            label="MAP fits on a grid",
+        )
         marks = [("constant SGD", self._only(), self.validation.get("map"), GREEN, "o")]
         found = self.baselines.get("bbvi")
         if isinstance(found, MeanField):
             value = float(np.atleast_1d(next(iter(found.hyperparameters.values())))[0])
-            marks.append(("mean-field ELBO (BBVI)", value, self.validation.get("bbvi"), ORANGE, "s"))
+            marks.append(
+                ("mean-field ELBO (BBVI)", value, self.validation.get("bbvi"), ORANGE, "s")
+            )
         for (name, other), colour, shape in zip(others.items(), (RED, PURPLE), "D^", strict=False):
             marks.append((name, other._only(), other.validation.get("map"), colour, shape))
         for name, value, loss, colour, shape in marks:
             if loss is not None:
                 label = f"{name}: {value:.3g}"
-                axes.plot(value, loss, shape, color=colour, markersize=9, markeredgecolor="black", label=label, zorder=3)
+                axes.plot(
+                    value,
+                    loss,
+                    shape,
+                    color=colour,
+                    markersize=9,
+                    markeredgecolor="black",
+                    label=label,
+                    zorder=3,
+                )
         axes.set_xscale("log")
         axes.set_ylabel("validation loss\n(nats per row)")
         axes.legend(fontsize=9)
@@ -122,10 +150,17 @@ class EMFit:
         if isinstance(found, MeanField):
             shown.append((found.trajectory, "mean-field ELBO (BBVI)", ORANGE))
         shown += [
-            (other.trajectory, label, colour) for (label, other), colour in zip(others.items(), (RED, PURPLE), strict=False)
+            (other.trajectory, label, colour)
+            for (label, other), colour in zip(others.items(), (RED, PURPLE), strict=False)
         ]
         for table, label, colour in shown:
-            axes.plot(table[name], table["steps"] / table["steps"].iloc[-1], color=colour, linewidth=1.4, label=label)
+            axes.plot(
+                table[name],
+                table["steps"] / table["steps"].iloc[-1],
+                color=colour,
+                linewidth=1.4,
+                label=label,
+            )
         axes.invert_yaxis()
         axes.set_xlabel(name.replace("_", " "))
         axes.set_ylabel("share of its steps done")
@@ -135,7 +170,9 @@ class EMFit:
         steps = self.trajectory["steps"]
         names = [name for name in self.trajectory.columns if name != "steps"]
         for name in names:
-            axes.plot(steps, self.trajectory[name], linewidth=1.4, label=name if len(names) <= 8 else None)
+            axes.plot(
+                steps, self.trajectory[name], linewidth=1.4, label=name if len(names) <= 8 else None
+            )
         if all(np.all(self.trajectory[name] > 0) for name in names):
             axes.set_yscale("log")
         axes.set_xlabel("steps of all chains")

@@ -43,15 +43,21 @@ class FullBatch:
     def at(self, model: Model) -> Problem:
         """The device's numbers with the hyperparameters of `model`, which shares this model's data."""
         with width(DTYPE):
-            hyper = {name: jnp.asarray(value, DTYPE) for name, value in model.hyperparameters.items()}
+            hyper = {
+                name: jnp.asarray(value, DTYPE) for name, value in model.hyperparameters.items()
+            }
         return self._problem._replace(hyperparameters=hyper)
 
     def value_and_gradient(self, model: Model, theta: Array) -> tuple[float, Array]:
         """The mean loss, prior included."""
         with width(DTYPE):
-            value, slope = _value_and_gradient((model.loss, self._chunk), self.at(model), jnp.asarray(theta, DTYPE))
+            value, slope = _value_and_gradient(
+                (model.loss, self._chunk), self.at(model), jnp.asarray(theta, DTYPE)
+            )
         prior, prior_slope = model.scaled_prior(theta)
-        return float(value) / model.n_data + prior, np.asarray(slope, dtype=float) / model.n_data + prior_slope
+        return float(value) / model.n_data + prior, np.asarray(
+            slope, dtype=float
+        ) / model.n_data + prior_slope
 
     def hessian_product(self, model: Model, theta: Array, vector: Array) -> Array:
         """The data part of the Hessian of the mean loss, times a vector."""
@@ -63,7 +69,9 @@ class FullBatch:
     def log_likelihoods(self, model: Model, theta: Array) -> Array:
         """log p(x_n | θ) for every row."""
         with width(DTYPE):
-            return np.asarray(_log_likelihoods(model.loss, self.at(model), jnp.asarray(theta, DTYPE)), dtype=float)
+            return np.asarray(
+                _log_likelihoods(model.loss, self.at(model), jnp.asarray(theta, DTYPE)), dtype=float
+            )
 
     def mode(self, model: Model, start: Array, spread: Array, iterations: int = 300) -> Array:
         """Minimise the mean loss by L-BFGS in the coordinates u, θ = start + Bu, B = `spread` of shape (D,) or (D, D)."""
@@ -143,7 +151,9 @@ def _hessian_product(static: tuple[Loss, int], problem: Problem, theta: Any, vec
 @compiled
 def _log_likelihoods(loss: Loss, problem: Problem, theta: Any) -> Any:
     return lax.map(
-        lambda row: loss.log_likelihoods(problem, theta, jax.tree.map(lambda leaf: leaf[None], row))[0],
+        lambda row: loss.log_likelihoods(
+            problem, theta, jax.tree.map(lambda leaf: leaf[None], row)
+        )[0],
         problem.data,
         batch_size=4096,
     )

@@ -56,14 +56,20 @@ def map_grid(
     """MAP fits from the largest value down to the smallest; `curvature` is one measured somewhere along the way."""
     values = np.sort(np.asarray(values, dtype=float))
     if coordinates.start.size != 1:
-        raise InputError(f"the grid runs along one hyperparameter; there are {coordinates.start.size}: {coordinates.names}")
+        raise InputError(
+            f"the grid runs along one hyperparameter; there are {coordinates.start.size}: {coordinates.names}"
+        )
     if values.ndim != 1 or values.size < 2 or values[0] <= 0 or not np.all(np.isfinite(values)):
         raise InputError("grid must hold at least two positive values")
     full_batch, theta, losses = FullBatch(model), start, []
     for value in values[::-1]:
         phi = np.log([value]) if coordinates.positive[0] else np.array([value])
         here = coordinates.model_at(model, phi)
-        theta = full_batch.mode(here, theta, map_spread(here, None if curvature is None else with_prior_of(here, curvature)))
+        theta = full_batch.mode(
+            here,
+            theta,
+            map_spread(here, None if curvature is None else with_prior_of(here, curvature)),
+        )
         losses.append(held_out.loss(here, theta))
         report(f"{coordinates.names[0]} = {value:.3g}: validation loss {losses[-1]:.4f}")
     return Grid(coordinates.names[0], values, np.array(losses[::-1]))

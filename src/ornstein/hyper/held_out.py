@@ -41,14 +41,20 @@ def _with_data(model: Model, validation: Any) -> Model:
             raise InputError("the validation model has other parameters than the model")
         return validation
     other = copy.copy(model)
-    other.data = _regression_rows(model, validation) if isinstance(model, GLM) else jax.tree.map(np.asarray, validation)
+    other.data = (
+        _regression_rows(model, validation)
+        if isinstance(model, GLM)
+        else jax.tree.map(np.asarray, validation)
+    )
     found: Any = jax.tree.structure(other.data)
     wanted: Any = jax.tree.structure(model.data)
     if found != wanted:
         raise InputError(f"validation must be a Model or have the structure of the data, {wanted}")
     shapes = [leaf.shape[1:] for leaf in jax.tree.leaves(model.data)]
     if [leaf.shape[1:] for leaf in jax.tree.leaves(other.data)] != shapes:
-        raise InputError(f"the rows of the validation data must have the shapes of the model's, {shapes}")
+        raise InputError(
+            f"the rows of the validation data must have the shapes of the model's, {shapes}"
+        )
     other.n_data = int(jax.tree.leaves(other.data)[0].shape[0])
     return other
 
@@ -58,7 +64,9 @@ def _regression_rows(model: GLM, validation: Any) -> dict[str, Any]:
     if not isinstance(validation, tuple) or len(validation) != 2:
         raise InputError("validation must be a pair (X, y) or a Model")
     if "weight" in model.data or "offset" in model.data:
-        raise InputError("the model has weights or offsets: give the validation data as a Model, made by orn.glm with theirs")
+        raise InputError(
+            "the model has weights or offsets: give the validation data as a Model, made by orn.glm with theirs"
+        )
     table, _ = tables.features(validation[0])
     target = tables.column(validation[1], "y")
     if table.shape[1] != model.features.shape[1] or table.shape[0] != target.shape[0]:

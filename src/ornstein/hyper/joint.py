@@ -29,10 +29,13 @@ class JointGradient:
 
     def __init__(self, model: Model, coordinates: Coordinates) -> None:
         self.model, self.coordinates = model, coordinates
-        self.in_likelihood = [name for name in coordinates.scales.names if _likelihood_uses(model, name)]
+        self.in_likelihood = [
+            name for name in coordinates.scales.names if _likelihood_uses(model, name)
+        ]
         places = coordinates.places.coordinate
         self.moves_likelihood = np.isin(
-            np.arange(coordinates.start.size), [place for name in self.in_likelihood for place in places[name].reshape(-1)]
+            np.arange(coordinates.start.size),
+            [place for name in self.in_likelihood for place in places[name].reshape(-1)],
         )
 
     def at(self, phi: Array, draws: Array) -> tuple[Array, Array]:
@@ -50,7 +53,9 @@ class JointGradient:
             if self.in_likelihood:
                 rows = max(1, 2**22 // len(flat))
                 for chunk, mask in padded_chunks(self.model, rows):
-                    more = _likelihood_part((loss, scales), places, here, jnp.asarray(flat), chunk, mask)
+                    more = _likelihood_part(
+                        (loss, scales), places, here, jnp.asarray(flat), chunk, mask
+                    )
                     slopes, curvature = slopes + more[0], curvature + more[1]
         return np.asarray(slopes).reshape(chains, -1, phi.size), -np.asarray(curvature)
 
@@ -62,26 +67,38 @@ def _likelihood_uses(model: Model, name: str) -> bool:
         params = model.layout.unflatten(jnp.asarray(model.init))
         rows = jax.tree.map(jnp.asarray, model.rows(0, min(model.n_data, 16)))
         try:
-            jax.eval_shape(model.loss.log_likelihood, params, jax.tree.map(lambda leaf: leaf[0], rows), others)
+            jax.eval_shape(
+                model.loss.log_likelihood, params, jax.tree.map(lambda leaf: leaf[0], rows), others
+            )
         except Exception:
             return True
 
         def summed(value: Any) -> Any:
             hyper = {**others, name: value}
-            return jnp.sum(jax.vmap(model.loss.log_likelihood, (None, 0, None))(params, rows, hyper))
+            return jnp.sum(
+                jax.vmap(model.loss.log_likelihood, (None, 0, None))(params, rows, hyper)
+            )
 
-        return bool(np.any(np.asarray(jax.grad(summed)(jnp.asarray(model.hyperparameters[name]))) != 0.0))
+        return bool(
+            np.any(np.asarray(jax.grad(summed)(jnp.asarray(model.hyperparameters[name]))) != 0.0)
+        )
 
 
 @compiled
-def _prior_part(static: tuple[Loss, Scales], places: Places, phi: Any, draws: Any) -> tuple[Any, Any]:
+def _prior_part(
+    static: tuple[Loss, Scales], places: Places, phi: Any, draws: Any
+) -> tuple[Any, Any]:
     loss, scales = static
 
     def log_prior(point: Any, theta: Any) -> Any:
-        return loss.log_prior(loss.layout.unflatten(theta), hyperparameters_at(scales, places, point))
+        return loss.log_prior(
+            loss.layout.unflatten(theta), hyperparameters_at(scales, places, point)
+        )
 
     slopes = jax.vmap(jax.grad(log_prior), (None, 0))(phi, draws)
-    curvature = jax.hessian(lambda point: jnp.mean(jax.vmap(log_prior, (None, 0))(point, draws)))(phi)
+    curvature = jax.hessian(lambda point: jnp.mean(jax.vmap(log_prior, (None, 0))(point, draws)))(
+        phi
+    )
     return slopes, curvature
 
 
@@ -94,7 +111,9 @@ def _likelihood_part(
 
     def summed(point: Any, theta: Any) -> Any:
         hyper = hyperparameters_at(scales, places, point)
-        values = jax.vmap(loss.log_likelihood, (None, 0, None))(loss.layout.unflatten(theta), rows, hyper)
+        values = jax.vmap(loss.log_likelihood, (None, 0, None))(
+            loss.layout.unflatten(theta), rows, hyper
+        )
         return jnp.sum(jnp.where(mask > 0, values, 0.0))
 
     slopes = jax.vmap(jax.grad(summed), (None, 0))(phi, draws)

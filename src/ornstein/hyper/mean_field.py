@@ -69,19 +69,44 @@ def mean_field(
     chunks = max(1, round(each / chunk))
     with width(DTYPE):
         problem = model.problem(DTYPE, centre)
-        places = jax.tree.map(lambda leaf: jnp.asarray(leaf, DTYPE if leaf.dtype.kind == "f" else None), coordinates.places)
-        guide = {"mean": jnp.zeros(model.dim), "log_sd": jnp.zeros(model.dim), "phi": jnp.asarray(coordinates.start, DTYPE)}
+        places = jax.tree.map(
+            lambda leaf: jnp.asarray(leaf, DTYPE if leaf.dtype.kind == "f" else None),
+            coordinates.places,
+        )
+        guide = {
+            "mean": jnp.zeros(model.dim),
+            "log_sd": jnp.zeros(model.dim),
+            "phi": jnp.asarray(coordinates.start, DTYPE),
+        }
         units = (jnp.asarray(root, DTYPE), jnp.asarray(scale, DTYPE))
         state: Any = (guide, optax.scale_by_adam().init(guide))
         path = [coordinates.start]
         for number, rate in enumerate(rates):
             for _ in range(chunks):
-                rows = jnp.asarray(generator.integers(0, model.n_data, (chunk, batch_size), dtype=np.int32))
-                normals = jnp.asarray(generator.standard_normal((chunk, model.dim), dtype=np.float32))
-                state = _descend((model.loss, coordinates.scales), problem, places, units, state, rows, normals, rate)
+                rows = jnp.asarray(
+                    generator.integers(0, model.n_data, (chunk, batch_size), dtype=np.int32)
+                )
+                normals = jnp.asarray(
+                    generator.standard_normal((chunk, model.dim), dtype=np.float32)
+                )
+                state = _descend(
+                    (model.loss, coordinates.scales),
+                    problem,
+                    places,
+                    units,
+                    state,
+                    rows,
+                    normals,
+                    rate,
+                )
             path.append(np.asarray(state[0]["phi"], dtype=float))
             if not np.all(np.isfinite(path[-1])):
-                raise DivergenceError("the ELBO left the finite numbers", chain=0, step=number * each, last_finite=path[-2])
+                raise DivergenceError(
+                    "the ELBO left the finite numbers",
+                    chain=0,
+                    step=number * each,
+                    last_finite=path[-2],
+                )
             report(f"mean-field ELBO {number + 1}/{ROUNDS}")
         found = {name: np.asarray(value, dtype=float) for name, value in state[0].items()}
     phi = np.mean(path[-(ROUNDS // 4) :], axis=0)
@@ -98,7 +123,14 @@ def mean_field(
 
 @compiled
 def _descend(
-    static: tuple[Loss, Scales], problem: Problem, places: Places, units: Any, state: Any, rows: Any, normals: Any, rate: Any
+    static: tuple[Loss, Scales],
+    problem: Problem,
+    places: Places,
+    units: Any,
+    state: Any,
+    rows: Any,
+    normals: Any,
+    rate: Any,
 ) -> Any:
     loss, scales = static
     rule = optax.scale_by_adam()
@@ -116,6 +148,9 @@ def _descend(
         guide, memory = carry
         slope = jax.grad(objective)(guide, *drawn)
         change, memory = rule.update(slope, memory)
-        return (jax.tree.map(lambda value, moved: value - rate * moved, guide, change), memory), None
+        return (
+            jax.tree.map(lambda value, moved: value - rate * moved, guide, change),
+            memory,
+        ), None
 
     return lax.scan(step, state, (rows, normals))[0]

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 
 def both_recipes(
-    model: Model, validation: Any, grid: Any = None, *, paper_blocks: int | None = None, **options: Any
+    model: Model,
+    validation: Any,
+    grid: Any = None,
+    *,
+    paper_blocks: int | None = None,
+    **options: Any,
 ) -> dict[str, EMFit]:
     """ "corrected" (with the grid of MAP fits and BBVI) and "paper" ↦ their fits; `options` go to both calls of `orn.em`.
 
@@ -27,7 +32,10 @@ def both_recipes(
     corrected = em(model, validation=validation, baselines=("grid", "bbvi"), grid=grid, **options)
     if paper_blocks is not None:
         options |= {"max_blocks": paper_blocks}
-    return {"corrected": corrected, "paper": em(model, recipe="paper", validation=validation, **options)}
+    return {
+        "corrected": corrected,
+        "paper": em(model, recipe="paper", validation=validation, **options),
+    }
 
 
 def drift(fit: EMFit) -> float:
@@ -45,10 +53,21 @@ def table(fits: Mapping[str, EMFit]) -> pandas.DataFrame:
     rows: list[tuple[str, Any, Any, float]] = []
     for name, fit in fits.items():
         (parameter,) = fit.hyperparameters
-        rows.append((name, fit.hyperparameters[parameter], fit.errors[parameter], fit.validation["map"]))
+        rows.append(
+            (name, fit.hyperparameters[parameter], fit.errors[parameter], fit.validation["map"])
+        )
         grid, field = fit.baselines.get("grid"), fit.baselines.get("bbvi")
         if isinstance(field, MeanField):
-            rows.append(("mean-field ELBO (BBVI)", field.hyperparameters[parameter], None, fit.validation["bbvi"]))
+            rows.append(
+                (
+                    "mean-field ELBO (BBVI)",
+                    field.hyperparameters[parameter],
+                    None,
+                    fit.validation["bbvi"],
+                )
+            )
         if isinstance(grid, Grid):
             rows.append(("best of the grid", grid.best, None, grid.best_loss))
-    return pandas.DataFrame(rows, columns=["recipe", "value", "error", "validation loss"]).set_index("recipe")
+    return pandas.DataFrame(
+        rows, columns=["recipe", "value", "error", "validation loss"]
+    ).set_index("recipe")

@@ -14,7 +14,17 @@ from ornstein.portable import NotPortableError, describe, rebuild
 Array = np.ndarray
 RECIPES = ("corrected", "paper")
 BASELINES = ("grid", "bbvi")
-_PLAIN = ("recipe", "batch_size", "seed", "scheme", "chains", "draws", "tolerance", "max_blocks", "bbvi_steps")
+_PLAIN = (
+    "recipe",
+    "batch_size",
+    "seed",
+    "scheme",
+    "chains",
+    "draws",
+    "tolerance",
+    "max_blocks",
+    "bbvi_steps",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,24 +51,38 @@ class Request:
             raise InputError(f"recipe must be one of {RECIPES}, not {self.recipe!r}")
         unknown = [name for name in self.baselines if name not in BASELINES]
         if isinstance(self.baselines, str) or unknown:
-            raise InputError(f"baselines must be a sequence of names among {BASELINES}; got {self.baselines!r}")
+            raise InputError(
+                f"baselines must be a sequence of names among {BASELINES}; got {self.baselines!r}"
+            )
         if not self.tolerance > 0:
             raise InputError(f"tolerance must be positive; got {self.tolerance!r}")
         if self.max_blocks < 4 or self.chains < 1:
-            raise InputError(f"max_blocks must be at least 4 and chains at least 1; got {self.max_blocks} and {self.chains}")
+            raise InputError(
+                f"max_blocks must be at least 4 and chains at least 1; got {self.max_blocks} and {self.chains}"
+            )
 
     def written(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """As JSON, with arrays on the side."""
         arrays: dict[str, Array] = {}
-        wanted = (self.hyperparameters,) if isinstance(self.hyperparameters, str) else self.hyperparameters
+        wanted = (
+            (self.hyperparameters,)
+            if isinstance(self.hyperparameters, str)
+            else self.hyperparameters
+        )
         words: dict[str, Any] = {name: getattr(self, name) for name in _PLAIN}
         words |= {"names": list(wanted), "real": list(self.real), "baselines": list(self.baselines)}
         try:
             words["sampler"] = describe(self.sampler, arrays, "sampler")
         except NotPortableError as error:
-            raise InputError(f"a checkpoint cannot hold the sampler, because it holds a function: {error}") from error
+            raise InputError(
+                f"a checkpoint cannot hold the sampler, because it holds a function: {error}"
+            ) from error
         if isinstance(wanted, Mapping):
-            arrays |= {f"labels/{name}": np.asarray(labels) for name, labels in wanted.items() if labels is not None}
+            arrays |= {
+                f"labels/{name}": np.asarray(labels)
+                for name, labels in wanted.items()
+                if labels is not None
+            }
         return words, arrays if self.grid is None else {**arrays, "grid": np.asarray(self.grid)}
 
     @classmethod

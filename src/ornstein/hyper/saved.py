@@ -52,7 +52,13 @@ def resumed(
     climb, held_out = begun(model, request, validation)
     climb.restore(meta["climb"], tree["climb"])
     fixed = {name: meta[name] for name in ("kind", "fingerprint")}
-    pause = Checkpoint(path.parent, interval, fixed, lambda: _described(request, climb), int(path.stem.split("-")[1]))
+    pause = Checkpoint(
+        path.parent,
+        interval,
+        fixed,
+        lambda: _described(request, climb),
+        int(path.stem.split("-")[1]),
+    )
     return finished(climb, held_out, request, progress, pause)
 
 

@@ -94,10 +94,20 @@ class FullTuning:
     def stage(self, model: Model, positions: Array | None, seed: np.random.SeedSequence) -> Stage:
         curvature = self.curvature(model)
         dynamics, prediction = self.stable(curvature)
-        spread = curvature.posterior_covariance if prediction.covariance is None else prediction.covariance
+        spread = (
+            curvature.posterior_covariance
+            if prediction.covariance is None
+            else prediction.covariance
+        )
         normals = np.random.default_rng(seed).standard_normal((self.chains, model.dim))
         stride = min(math.ceil(2.0 * prediction.relaxation_time), LONGEST_STRIDE)
-        return Stage(dynamics, curvature.mode, normals @ matrix_root(spread).T, _stride(stride, dynamics, model), curvature)
+        return Stage(
+            dynamics,
+            curvature.mode,
+            normals @ matrix_root(spread).T,
+            _stride(stride, dynamics, model),
+            curvature,
+        )
 
     def follow(self, model: Model, run: Run, positions: Array) -> None:
         """Nothing: the stage's curvature is exact."""
@@ -118,22 +128,34 @@ class FullTuning:
         near.init = model.init if self._mode is None else self._mode
         curvature = measure(near, "full")
         self._mode = curvature.mode
-        return replace(curvature, noise_response=None) if model.n_data > PLENTY * model.dim else curvature
+        return (
+            replace(curvature, noise_response=None)
+            if model.n_data > PLENTY * model.dim
+            else curvature
+        )
 
     def stable(self, curvature: Curvature) -> tuple[Dynamics, Prediction]:
-        size = automatic_batch(curvature.n_data) if isinstance(self.batch_size, str) else self.batch_size
+        size = (
+            automatic_batch(curvature.n_data)
+            if isinstance(self.batch_size, str)
+            else self.batch_size
+        )
         while size >= 1:
             try:
                 dynamics = self.sampler.tune(curvature, batch_size=size, scheme=self.scheme)
             except CurvatureError:
                 break
             if dynamics.window > 1:
-                raise InputError(f"{dynamics.sampler} delivers window means; em needs a sampler that delivers iterates")
+                raise InputError(
+                    f"{dynamics.sampler} delivers window means; em needs a sampler that delivers iterates"
+                )
             prediction = dynamics.predict(curvature)
             if prediction.stable:
                 return dynamics, prediction
             if not isinstance(self.batch_size, str):
-                self.notes["cap"] = f"batch_size {self.batch_size} is beyond what the chain can bear: it was cut to {size // 2}"
+                self.notes["cap"] = (
+                    f"batch_size {self.batch_size} is beyond what the chain can bear: it was cut to {size // 2}"
+                )
             size //= 2
         return self._helped(curvature, max(1, size))
 
@@ -143,11 +165,20 @@ class FullTuning:
         For λ far from where it ends, where gradients are too quiet for the curvature (a noise scale much too large).
         """
         batch = effective_batch(self.scheme, curvature.n_data, size)
-        step = theory.exact_preconditioner(curvature.hessian, curvature.effective_noise, curvature.n_data, batch) / 2.0
-        dynamics = Dynamics(step, size, self.scheme, injected=step / curvature.n_data, sampler="ConstantSGD('full')")
+        step = (
+            theory.exact_preconditioner(
+                curvature.hessian, curvature.effective_noise, curvature.n_data, batch
+            )
+            / 2.0
+        )
+        dynamics = Dynamics(
+            step, size, self.scheme, injected=step / curvature.n_data, sampler="ConstantSGD('full')"
+        )
         prediction = dynamics.predict(curvature)
         if not prediction.stable:
-            raise StabilityError("no batch size leaves the chain stable: start the hyperparameters nearer to where they belong")
+            raise StabilityError(
+                "no batch size leaves the chain stable: start the hyperparameters nearer to where they belong"
+            )
         return dynamics, prediction
 
 
@@ -170,8 +201,14 @@ class DiagonalTuning:
     _steepest: Array | None = None
 
     def stage(self, model: Model, positions: Array | None, seed: np.random.SeedSequence) -> Stage:
-        centre = self.full_batch.mode(model, model.init, np.ones(model.dim)) if positions is None else positions.mean(axis=0)
-        curvature = diagonal_curvature(model, centre, partial(self.full_batch.hessian_product, model))
+        centre = (
+            self.full_batch.mode(model, model.init, np.ones(model.dim))
+            if positions is None
+            else positions.mean(axis=0)
+        )
+        curvature = diagonal_curvature(
+            model, centre, partial(self.full_batch.hessian_product, model)
+        )
         dynamics = self.tune(curvature)
         if positions is None:
             normals = np.random.default_rng(seed).standard_normal((self.chains, model.dim))
@@ -196,7 +233,9 @@ class DiagonalTuning:
         size = self.batch_size
         if isinstance(size, str):
             # H = 2/(1 + N/S)/A_kk must keep λ_max(HA) below the cap.
-            size = _power_of_two(min(automatic_batch(n_data), CAP * n_data / max(2.0 * fastest - CAP, 1e-300)))
+            size = _power_of_two(
+                min(automatic_batch(n_data), CAP * n_data / max(2.0 * fastest - CAP, 1e-300))
+            )
         batch = effective_batch(self.scheme, n_data, size)
         step = 2.0 / (1.0 + n_data / batch) * shape
         excess = 2.0 / (1.0 + n_data / batch) * fastest / CAP
@@ -207,11 +246,19 @@ class DiagonalTuning:
                 "diagonal-Laplace optimum and the evidence's"
             )
         step = step / max(1.0, excess)
-        injected = np.maximum(theory.matched_injection(curvature.hessian, noise, step, n_data, batch), 0.0)
-        return Dynamics(step, size, self.scheme, injected=injected, sampler="ConstantSGD('diagonal')")
+        injected = np.maximum(
+            theory.matched_injection(curvature.hessian, noise, step, n_data, batch), 0.0
+        )
+        return Dynamics(
+            step, size, self.scheme, injected=injected, sampler="ConstantSGD('diagonal')"
+        )
 
     def _fastest(self, curvature: Curvature, root: Array) -> float:
-        begin = np.random.default_rng(0).standard_normal(curvature.dim) if self._steepest is None else self._steepest
+        begin = (
+            np.random.default_rng(0).standard_normal(curvature.dim)
+            if self._steepest is None
+            else self._steepest
+        )
         value, self._steepest = largest_rate(curvature.hessian_product, root, begin)
         return value
 
@@ -238,11 +285,18 @@ class PaperTuning:
     _source: IndexSource | None = None
 
     def stage(self, model: Model, positions: Array | None, seed: np.random.SeedSequence) -> Stage:
-        centre = self.full_batch.mode(model, model.init, np.ones(model.dim)) if positions is None else positions.mean(axis=0)
+        centre = (
+            self.full_batch.mode(model, model.init, np.ones(model.dim))
+            if positions is None
+            else positions.mean(axis=0)
+        )
         starts = np.zeros((self.chains, model.dim)) if positions is None else positions - centre
         prior = model.scaled_prior_hessian(centre)
         prior = np.diagonal(prior) if prior.ndim == 2 else prior
-        self._steepen(lambda vector: self.full_batch.hessian_product(model, centre, vector) + prior * vector, model.dim)
+        self._steepen(
+            lambda vector: self.full_batch.hessian_product(model, centre, vector) + prior * vector,
+            model.dim,
+        )
         if self._source is None:
             self._begin(model, centre, seed)
         dynamics = self._dynamics(model.n_data)
@@ -265,20 +319,37 @@ class PaperTuning:
         if self._source is None:
             return {}
         noise = _given(count=self._noise.count, noise=self._noise._noise, mean=self._noise._mean)
-        numbers = _given(batch_size=self.batch_size, n_data=self._source.n_data, steepest=self._steepest, largest=self._largest)
+        numbers = _given(
+            batch_size=self.batch_size,
+            n_data=self._source.n_data,
+            steepest=self._steepest,
+            largest=self._largest,
+        )
         return {**numbers, "noise": noise, "source": self._source.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         if not state:
             return
         noise = state["noise"]
-        self.batch_size, self._steepest, self._largest = int(state["batch_size"]), state["steepest"], float(state["largest"])
-        self._noise = OnlineNoise("scalar", SMALLEST_WEIGHT, int(noise["count"]), noise["noise"], noise.get("mean"))
-        self._source = IndexSource(self.scheme, int(state["n_data"]), self.batch_size, np.random.default_rng(0))
+        self.batch_size, self._steepest, self._largest = (
+            int(state["batch_size"]),
+            state["steepest"],
+            float(state["largest"]),
+        )
+        self._noise = OnlineNoise(
+            "scalar", SMALLEST_WEIGHT, int(noise["count"]), noise["noise"], noise.get("mean")
+        )
+        self._source = IndexSource(
+            self.scheme, int(state["n_data"]), self.batch_size, np.random.default_rng(0)
+        )
         self._source.restore(state["source"])
 
     def _steepen(self, product: Any, dim: int) -> None:
-        begin = np.random.default_rng(0).standard_normal(dim) if self._steepest is None else self._steepest
+        begin = (
+            np.random.default_rng(0).standard_normal(dim)
+            if self._steepest is None
+            else self._steepest
+        )
         self._largest, self._steepest = largest_rate(product, np.asarray(1.0), begin)
 
     def _begin(self, model: Model, centre: Array, seed: np.random.SeedSequence) -> None:
@@ -289,7 +360,10 @@ class PaperTuning:
             bound = model.n_data * trace / (2.0 * model.dim * self._largest)
             self.batch_size = _power_of_two(min(automatic_batch(model.n_data), bound))
         self._source = IndexSource(
-            self.scheme, model.n_data, self.batch_size, np.random.Generator(np.random.SFC64(seed.spawn(1)[0]))
+            self.scheme,
+            model.n_data,
+            self.batch_size,
+            np.random.Generator(np.random.SFC64(seed.spawn(1)[0])),
         )
         # The exact trace at the start counts for a hundred minibatches; the weights have a floor, because C drifts with λ.
         self._noise = OnlineNoise("scalar", SMALLEST_WEIGHT, 100, np.asarray(trace / model.dim))
@@ -303,9 +377,18 @@ class PaperTuning:
             self.notes["cap"] = (
                 f"at batch_size {self.batch_size} the paper's rate {rate:.3g} passes 1/λ_max = {bound:.3g} and is capped there, so "
                 "that the chain cannot blow up; it is then narrower than the recipe wants. "
-                + (f"Choose batch_size ≤ {smaller}" if smaller else "No batch_size is small enough for this recipe here")
+                + (
+                    f"Choose batch_size ≤ {smaller}"
+                    if smaller
+                    else "No batch_size is small enough for this recipe here"
+                )
             )
-        return Dynamics(np.asarray(min(rate, bound)), self.batch_size, self.scheme, sampler="ConstantSGD('scalar')")
+        return Dynamics(
+            np.asarray(min(rate, bound)),
+            self.batch_size,
+            self.scheme,
+            sampler="ConstantSGD('scalar')",
+        )
 
 
 def automatic_sampler(sampler: Any, model: Model, limit: int) -> Any:
@@ -316,7 +399,9 @@ def automatic_sampler(sampler: Any, model: Model, limit: int) -> Any:
         return ConstantSGD("full")
     if sampler == "diagonal" or hasattr(sampler, "tune"):
         return sampler
-    raise InputError(f"sampler must be 'auto', 'full', 'diagonal' or a sampler such as ConstantSGD('full'); got {sampler!r}")
+    raise InputError(
+        f"sampler must be 'auto', 'full', 'diagonal' or a sampler such as ConstantSGD('full'); got {sampler!r}"
+    )
 
 
 def _given(**values: Any) -> dict[str, Any]:

@@ -40,7 +40,10 @@ class WarmMeasure:
         theta = model.init if self.mode is None else self.mode
         for _ in range(MOST_MEASUREMENTS):
             theta = self.full_batch.mode(model, theta, whitening(self._metric(model, theta)))
-            if self.known is None or _square(self.known.hessian, theta - self.known.mode) > STILL_THERE:
+            if (
+                self.known is None
+                or _square(self.known.hessian, theta - self.known.mode) > STILL_THERE
+            ):
                 self.known = measure(model, "full", mode=theta)
             here = with_prior_of(model, self.known)
             found = _polished(model, here, theta)
@@ -48,13 +51,17 @@ class WarmMeasure:
                 self.mode = found
                 return replace(here, mode=found)
             theta, self.known = theta if found is None else found, None
-        raise CurvatureError("the search for the mode did not settle: give a better init, or the prior a larger precision")
+        raise CurvatureError(
+            "the search for the mode did not settle: give a better init, or the prior a larger precision"
+        )
 
     def _metric(self, model: Model, theta: Array) -> Array:
         """The Hessian known by now, and that at θ where none is."""
         if self.known is not None:
             return with_prior_of(model, self.known).hessian
-        return (model.closed_form() or Autodiff(model)).hessian(theta) + model.scaled_prior_hessian(theta)
+        return (model.closed_form() or Autodiff(model)).hessian(theta) + model.scaled_prior_hessian(
+            theta
+        )
 
     def state(self) -> dict[str, Array]:
         """All that the next question depends on, as arrays."""

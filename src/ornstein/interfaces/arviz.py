@@ -22,4 +22,6 @@ def inference_data(
         tree = arviz.from_dict({"posterior": posterior}, coords=coords, dims=dims)
         tree["posterior"].attrs.update(attributes)
         return tree
-    return arviz.from_dict(posterior=posterior, posterior_attrs=attributes, coords=coords, dims=dims)
+    return arviz.from_dict(
+        posterior=posterior, posterior_attrs=attributes, coords=coords, dims=dims
+    )

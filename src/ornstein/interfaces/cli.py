@@ -29,7 +29,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Data = Annotated[Path, typer.Argument(help="A .csv, .tsv, .parquet or .arrow file with a header.", show_default=False)]
+Data = Annotated[
+    Path,
+    typer.Argument(help="A .csv, .tsv, .parquet or .arrow file with a header.", show_default=False),
+]
 DataOrFolder = Annotated[
     Path,
     typer.Argument(
@@ -37,32 +40,50 @@ DataOrFolder = Annotated[
         show_default=False,
     ),
 ]
-Target = Annotated[str, typer.Option("--target", "-t", help="The column to explain.", show_default=False)]
+Target = Annotated[
+    str, typer.Option("--target", "-t", help="The column to explain.", show_default=False)
+]
 SAMPLER_HELP = (
     "constant-sgd-full, constant-sgd-diagonal, constant-sgd-sqrt, constant-sgd-scalar, sgld, sgld-exact, sgfs-full, "
     "sgfs-diagonal, sghmc or iasg."
 )
 Family = Annotated[str, typer.Option(help="auto, gaussian, bernoulli, categorical or poisson.")]
 Batch = Annotated[
-    int | None, typer.Option("--batch-size", help="Rows per step; chosen near √N if not given.", show_default=False)
+    int | None,
+    typer.Option(
+        "--batch-size", help="Rows per step; chosen near √N if not given.", show_default=False
+    ),
 ]
 Draws = Annotated[int, typer.Option(help="Kept draws per chain.", min=1)]
 Chains = Annotated[int, typer.Option(help="Independent chains.", min=1)]
 Seed = Annotated[int, typer.Option(help="Same seed, same draws.", min=0)]
 Precision = Annotated[
-    float, typer.Option(help="1/variance of the normal prior on each standardised coefficient; 0 is flat.", min=0.0)
+    float,
+    typer.Option(
+        help="1/variance of the normal prior on each standardised coefficient; 0 is flat.", min=0.0
+    ),
 ]
 Categorical = Annotated[
     list[str] | None,
-    typer.Option("--categorical", help="A column of numbers that are labels; may be repeated.", show_default=False),
+    typer.Option(
+        "--categorical",
+        help="A column of numbers that are labels; may be repeated.",
+        show_default=False,
+    ),
 ]
-Drop = Annotated[list[str] | None, typer.Option("--drop", help="A column to leave out; may be repeated.", show_default=False)]
-MaxSteps = Annotated[int, typer.Option("--max-steps", help="Most steps that all chains together may take.", min=1)]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option("--drop", help="A column to leave out; may be repeated.", show_default=False),
+]
+MaxSteps = Annotated[
+    int, typer.Option("--max-steps", help="Most steps that all chains together may take.", min=1)
+]
 
 
 @app.callback(invoke_without_command=True)
 def _start(
-    context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if version:
         from ornstein import __version__
@@ -74,7 +95,9 @@ def _start(
 
 @app.command(epilog="Example:  ornstein demo")
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the plots, the report and the fit.")] = Path("ornstein-demo"),
+    out: Annotated[Path, typer.Option(help="Folder for the plots, the report and the fit.")] = Path(
+        "ornstein-demo"
+    ),
     seed: Seed = 0,
 ) -> None:
     """Fit a data set that comes with scikit-learn, judge the fit, and write plots and a report."""
@@ -98,8 +121,12 @@ def fit(
     categorical: Categorical = None,
     drop: Drop = None,
     max_steps: MaxSteps = 20_000_000,
-    out: Annotated[Path, typer.Option(help="Folder for posterior.nc, fit.orn and report.html.")] = Path("ornstein-fit"),
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with code 1 unless the verdict is “trusted”.")] = False,
+    out: Annotated[
+        Path, typer.Option(help="Folder for posterior.nc, fit.orn and report.html.")
+    ] = Path("ornstein-fit"),
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with code 1 unless the verdict is “trusted”.")
+    ] = False,
     checkpoint: Annotated[
         Path | None,
         typer.Option(
@@ -107,7 +134,9 @@ def fit(
             show_default=False,
         ),
     ] = None,
-    every: Annotated[str, typer.Option(help="How often the checkpoint is written: 30s, 5m, 1h.")] = "60s",
+    every: Annotated[
+        str, typer.Option(help="How often the checkpoint is written: 30s, 5m, 1h.")
+    ] = "60s",
     resume: Annotated[
         bool,
         typer.Option(
@@ -137,7 +166,9 @@ def fit(
     if resume and checkpoint is None:
         raise InputError("--resume needs --checkpoint, the folder of the run to go on with")
     if checkpoint is not None and not resume and any(checkpoint.glob("checkpoint-*.npz")):
-        raise FileError(f"{checkpoint} holds a checkpoint already: add --resume to go on with it, or choose another folder")
+        raise FileError(
+            f"{checkpoint} holds a checkpoint already: add --resume to go on with it, or choose another folder"
+        )
     folder = _folder(out)
     options = {
         "batch_size": "auto" if batch_size is None else batch_size,
@@ -149,7 +180,9 @@ def fit(
         "every": every,
     }
     with _client(scheduler) as client:
-        table = _table(data, target, family, categorical, drop, prior_precision, folder_too=client is not None)
+        table = _table(
+            data, target, family, categorical, drop, prior_precision, folder_too=client is not None
+        )
         if resume and checkpoint is not None and client is None:
             asked = context.get_parameter_source("draws")
             more = draws if asked is not None and asked.name == "COMMANDLINE" else None
@@ -158,23 +191,36 @@ def fit(
             posterior = table.sample(chosen, data.name, client=client, **options)
     if not posterior.settings.get("complete", True):
         again = "" if checkpoint is None else "; --resume goes on from there"
-        console.warn(f"interrupted: {posterior.draws.shape[1]} of {draws} draws a chain were taken{again}")
+        console.warn(
+            f"interrupted: {posterior.draws.shape[1]} of {draws} draws a chain were taken{again}"
+        )
     verdict = write_results(table, posterior, folder)
     console.say(f"{time.perf_counter() - started:.1f} s", style="dim")
     if strict and verdict.level != "trusted":
         raise typer.Exit(1)
 
 
-@app.command(epilog="Example:  ornstein predict wine-fit/fit.orn new-wines.csv --out predictions.csv")
+@app.command(
+    epilog="Example:  ornstein predict wine-fit/fit.orn new-wines.csv --out predictions.csv"
+)
 def predict(
-    fit: Annotated[Path, typer.Argument(help="The fit.orn that `ornstein fit` wrote.", show_default=False)],
+    fit: Annotated[
+        Path, typer.Argument(help="The fit.orn that `ornstein fit` wrote.", show_default=False)
+    ],
     data: Data,
     out: Annotated[
         Path | None,
-        typer.Option(help="A .csv or .parquet file; beside the data as NAME-predictions.csv if not given.", show_default=False),
+        typer.Option(
+            help="A .csv or .parquet file; beside the data as NAME-predictions.csv if not given.",
+            show_default=False,
+        ),
     ] = None,
-    probability: Annotated[float, typer.Option(help="Probability that the interval holds, between 0 and 1.")] = 0.95,
-    draws: Annotated[int, typer.Option(help="Use at most this many posterior draws.", min=2)] = 1000,
+    probability: Annotated[
+        float, typer.Option(help="Probability that the interval holds, between 0 and 1.")
+    ] = 0.95,
+    draws: Annotated[
+        int, typer.Option(help="Use at most this many posterior draws.", min=2)
+    ] = 1000,
     seed: Seed = 0,
 ) -> None:
     """Add a mean, a standard deviation and an interval for the target to every row of a table.
@@ -209,13 +255,17 @@ def compare(
     method: Annotated[
         list[str] | None,
         typer.Option(
-            "--method", "-m", help="A sampler of `ornstein fit`, or laplace, bbvi or nuts; may be repeated.", show_default=False
+            "--method",
+            "-m",
+            help="A sampler of `ornstein fit`, or laplace, bbvi or nuts; may be repeated.",
+            show_default=False,
         ),
     ] = None,
     reference: Annotated[
         str | None,
         typer.Option(
-            help="The method that the others are measured against; nuts if it is among them, else laplace.", show_default=False
+            help="The method that the others are measured against; nuts if it is among them, else laplace.",
+            show_default=False,
         ),
     ] = None,
     family: Family = "auto",
@@ -228,7 +278,10 @@ def compare(
     drop: Drop = None,
     max_steps: MaxSteps = 2_000_000,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw them on top of each other in this .png or .svg.", show_default=False)
+        Path | None,
+        typer.Option(
+            help="Draw them on top of each other in this .png or .svg.", show_default=False
+        ),
     ] = None,
 ) -> None:
     """Run several samplers and baselines on a table and print how they differ, and what they cost."""
@@ -236,31 +289,51 @@ def compare(
 
     table = _table(data, target, family, categorical, drop, prior_precision)
     options = {"draws": draws, "chains": chains, "seed": seed}
-    stochastic = {"batch_size": "auto" if batch_size is None else batch_size, "max_steps": max_steps}
+    stochastic = {
+        "batch_size": "auto" if batch_size is None else batch_size,
+        "max_steps": max_steps,
+    }
     compare_methods(table, method, reference, options, stochastic, plot)
 
 
-@app.command(epilog="Example:  ornstein theory --rows 50000 --batch-size 256 --dimension 20 --noise 1.0")
+@app.command(
+    epilog="Example:  ornstein theory --rows 50000 --batch-size 256 --dimension 20 --noise 1.0"
+)
 def theory(
-    rows: Annotated[int, typer.Option("--rows", "-N", help="N, the number of rows.", min=1, show_default=False)],
-    batch_size: Annotated[int, typer.Option("--batch-size", "-S", help="S, rows per step.", min=1, show_default=False)],
+    rows: Annotated[
+        int, typer.Option("--rows", "-N", help="N, the number of rows.", min=1, show_default=False)
+    ],
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", "-S", help="S, rows per step.", min=1, show_default=False)
+    ],
     dimension: Annotated[
-        int | None, typer.Option("--dimension", "-D", help="D, the number of parameters.", min=1, show_default=False)
+        int | None,
+        typer.Option(
+            "--dimension", "-D", help="D, the number of parameters.", min=1, show_default=False
+        ),
     ] = None,
     noise: Annotated[
         str,
         typer.Option(
-            "--noise", "-C", help="C, covariance of one row's gradient: a number (C = c·I), D numbers, or a .csv or .npy file."
+            "--noise",
+            "-C",
+            help="C, covariance of one row's gradient: a number (C = c·I), D numbers, or a .csv or .npy file.",
         ),
     ] = "1.0",
     hessian: Annotated[
         str | None,
         typer.Option(
-            "--hessian", "-A", help="A, Hessian of the mean loss, likewise; equal to C if not given.", show_default=False
+            "--hessian",
+            "-A",
+            help="A, Hessian of the mean loss, likewise; equal to C if not given.",
+            show_default=False,
         ),
     ] = None,
     sampler: Annotated[
-        list[str] | None, typer.Option(help="Only this sampler of `ornstein fit`; may be repeated.", show_default=False)
+        list[str] | None,
+        typer.Option(
+            help="Only this sampler of `ornstein fit`; may be repeated.", show_default=False
+        ),
     ] = None,
 ) -> None:
     """Answer “which step size for this N, S, D, C?” without running anything.
@@ -274,7 +347,12 @@ def theory(
 
 @app.command(epilog="Example:  ornstein reproduce table1 --data-dir data --out reproduction")
 def reproduce(
-    what: Annotated[str, typer.Argument(help="table1, fig1, fig2, fig3, fig4, fig5, fig6 or all.", show_default=False)],
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="table1, fig1, fig2, fig3, fig4, fig5, fig6 or all.", show_default=False
+        ),
+    ],
     data_dir: Annotated[
         Path | None,
         typer.Option(
@@ -284,9 +362,15 @@ def reproduce(
         ),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Short chains and few rows: two minutes instead of three quarters of an hour.")
+        bool,
+        typer.Option(
+            "--quick",
+            help="Short chains and few rows: two minutes instead of three quarters of an hour.",
+        ),
     ] = False,
-    out: Annotated[Path, typer.Option(help="Folder for the figures, tables and reproduction.html.")] = Path("reproduction"),
+    out: Annotated[
+        Path, typer.Option(help="Folder for the figures, tables and reproduction.html.")
+    ] = Path("reproduction"),
 ) -> None:
     """Make the table and the figures of Mandt, Hoffman and Blei (2017) again, beside the paper's numbers."""
     from ornstein.interfaces import console

@@ -38,7 +38,9 @@ def compare_methods(
     chosen = list(dict.fromkeys([*(methods or DEFAULT), *([reference] if reference else [])]))
     for name in chosen:
         if name not in (*SAMPLERS, *BASELINES):
-            raise InputError(f"unknown method {name!r}; choose from {', '.join((*SAMPLERS, *BASELINES))}")
+            raise InputError(
+                f"unknown method {name!r}; choose from {', '.join((*SAMPLERS, *BASELINES))}"
+            )
     console.remark("mode and curvature …")
     began = time.perf_counter()
     curvature = measure(table.model)
@@ -67,12 +69,20 @@ def compare_methods(
         console.say(f"Written: {plot}")
 
 
-def _run(table: Table, name: str, curvature: Curvature, options: dict[str, Any], stochastic: dict[str, Any]) -> Posterior:
+def _run(
+    table: Table,
+    name: str,
+    curvature: Curvature,
+    options: dict[str, Any],
+    stochastic: dict[str, Any],
+) -> Posterior:
     import ornstein
 
     model = table.model
     if name in SAMPLERS:
-        return ornstein.sample(model, sampler_by_name(name), curvature=curvature, **options, **stochastic)
+        return ornstein.sample(
+            model, sampler_by_name(name), curvature=curvature, **options, **stochastic
+        )
     if name == "laplace":
         return ornstein.laplace(model, curvature=curvature, **options)
     return ornstein.bbvi(model, **options) if name == "bbvi" else ornstein.nuts(model, **options)

@@ -23,7 +23,11 @@ WIDTH_WITHOUT_TERMINAL = 120
 def _console(stderr: bool = False) -> Console:
     """Made anew each time, so that it writes to whatever stdout is at the moment."""
     console = Console(stderr=stderr, highlight=False)
-    return console if console.is_terminal else Console(stderr=stderr, highlight=False, width=WIDTH_WITHOUT_TERMINAL)
+    return (
+        console
+        if console.is_terminal
+        else Console(stderr=stderr, highlight=False, width=WIDTH_WITHOUT_TERMINAL)
+    )
 
 
 def say(text: str = "", style: str | None = None) -> None:
@@ -43,12 +47,21 @@ def warn(text: str) -> None:
 
 def complain(text: str) -> None:
     """An error as one sentence on stderr, never wrapped."""
-    _console(stderr=True).print(Text.assemble(("Error: ", "bold red"), " ".join(text.split())), soft_wrap=True)
+    _console(stderr=True).print(
+        Text.assemble(("Error: ", "bold red"), " ".join(text.split())), soft_wrap=True
+    )
 
 
 def show_frame(frame: pandas.DataFrame, title: str, index: str = "", digits: int = 4) -> None:
     """A data frame as a table; numbers with `digits` significant digits."""
-    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        box=None,
+        pad_edge=False,
+    )
     table.add_column(index, overflow="fold")
     for name in frame.columns:
         table.add_column(str(name), justify="right")
@@ -70,13 +83,24 @@ def show_verdict(verdict: Verdict) -> None:
         sentence = Text(finding.sentence)
         if finding.remedy and finding.level in ("caution", "not trusted"):
             sentence.append(f"\n→ {finding.remedy}", style="italic")
-        table.add_row(Text(MARKS[finding.level], style=f"bold {COLOURS[finding.level]}"), Text(finding.name), sentence)
+        table.add_row(
+            Text(MARKS[finding.level], style=f"bold {COLOURS[finding.level]}"),
+            Text(finding.name),
+            sentence,
+        )
     console.print(table)
 
 
 def show_files(title: str, files: Sequence[tuple[Any, str]]) -> None:
     """Files that were written, each with what it is for."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, show_header=False, pad_edge=False)
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        show_header=False,
+        pad_edge=False,
+    )
     table.add_column(overflow="fold")
     table.add_column(style="dim")
     for path, purpose in files:

@@ -36,15 +36,23 @@ def run_demo(folder: Path, seed: int) -> None:
     except OSError as error:
         raise FileError(f"cannot make the folder {folder}: {error.strerror}") from error
     console.say(
-        "Diabetes: 442 patients, ten measurements each, and how far the disease had progressed a year later", style="bold"
+        "Diabetes: 442 patients, ten measurements each, and how far the disease had progressed a year later",
+        style="bold",
     )
-    console.say("(Efron, Hastie, Johnstone and Tibshirani 2004; comes with scikit-learn)", style="dim")
+    console.say(
+        "(Efron, Hastie, Johnstone and Tibshirani 2004; comes with scikit-learn)", style="dim"
+    )
     console.say()
     table = Table.of(frame, "progression", categorical=("sex",))
-    posterior = table.sample(sampler_by_name("constant-sgd-full"), "scikit-learn's diabetes data", seed=seed)
+    posterior = table.sample(
+        sampler_by_name("constant-sgd-full"), "scikit-learn's diabetes data", seed=seed
+    )
     write_results(table, posterior, folder, plots=True)
     console.say()
-    console.say(f"Done in {time.perf_counter() - started:.1f} s. Next: ornstein fit your.csv --target column", style="bold")
+    console.say(
+        f"Done in {time.perf_counter() - started:.1f} s. Next: ornstein fit your.csv --target column",
+        style="bold",
+    )
 
 
 def diabetes() -> pandas.DataFrame:
@@ -52,6 +60,8 @@ def diabetes() -> pandas.DataFrame:
     try:
         from sklearn.datasets import load_diabetes
     except ImportError as error:
-        raise OrnsteinError("the demo needs scikit-learn for its data: pip install 'ornstein[sklearn]'") from error
+        raise OrnsteinError(
+            "the demo needs scikit-learn for its data: pip install 'ornstein[sklearn]'"
+        ) from error
     frame = load_diabetes(as_frame=True, scaled=False).frame
     return frame.rename(columns={**NAMES, "target": "progression"})

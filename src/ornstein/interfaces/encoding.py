@@ -89,13 +89,19 @@ class Encoding:
             raise InputError(f"the table has no columns besides the target {target!r}")
         reading.require_complete(frame, kept)
         family, reason = _family(frame[target], family)
-        columns = {name: _column(frame[name], name in set(categorical)) for name in kept if name != target}
+        columns = {
+            name: _column(frame[name], name in set(categorical)) for name in kept if name != target
+        }
         constant = [name for name, column in columns.items() if column is None]
         varying = tuple(column for column in columns.values() if column is not None)
         if not varying:
-            raise InputError("every column besides the target is constant: there is nothing to explain it with")
+            raise InputError(
+                "every column besides the target is constant: there is nothing to explain it with"
+            )
         notes = (f"left out, constant: {reading.shown(constant)}",) if constant else ()
-        mean, scale = (0.0, 1.0) if family != "gaussian" else _moments(frame[target].to_numpy(dtype=float))
+        mean, scale = (
+            (0.0, 1.0) if family != "gaussian" else _moments(frame[target].to_numpy(dtype=float))
+        )
         classes = _classes(frame[target]) if family in ("bernoulli", "categorical") else ()
         return cls(target, family, reason, classes, varying, mean, scale, notes)
 
@@ -117,7 +123,9 @@ class Encoding:
 
         for column in self.columns:
             if column.name not in frame.columns:
-                raise InputError(f"the table lacks the column {column.name!r} that the fit was made with")
+                raise InputError(
+                    f"the table lacks the column {column.name!r} that the fit was made with"
+                )
         reading.require_complete(frame, [column.name for column in self.columns])
         blocks = [column.standardised(frame[column.name]) for column in self.columns]
         return pandas.DataFrame(np.concatenate(blocks, axis=1), columns=list(self.feature_names))
@@ -143,8 +151,12 @@ class Encoding:
         layout = Layout.of({name: values[0, 0] for name, values in params.items()})
         lead = posterior.draws.shape[:2]
         draws = np.concatenate([params[path].reshape(*lead, -1) for path in layout.paths], axis=2)
-        others = [f"[{label}]" for label in self.classes[1:]] if self.family == "categorical" else [""]
-        names = [f"{name}{other}" for name in (*self.feature_names, "intercept") for other in others]
+        others = (
+            [f"[{label}]" for label in self.classes[1:]] if self.family == "categorical" else [""]
+        )
+        names = [
+            f"{name}{other}" for name in (*self.feature_names, "intercept") for other in others
+        ]
         names += ["sigma"] if "sigma" in params else []
         return Posterior(draws, tuple(names), layout, {**posterior.settings, "scale": "original"})
 
@@ -154,9 +166,15 @@ class Encoding:
             if coef.shape[-1] == len(self.classes):
                 coef = coef[..., 1:] - coef[..., :1]
             slopes = coef / self.scales[:, None]
-            return {"coef": slopes, "intercept": intercept - np.einsum("j,...jk->...k", self.means, slopes)}
+            return {
+                "coef": slopes,
+                "intercept": intercept - np.einsum("j,...jk->...k", self.means, slopes),
+            }
         slopes = coef * (self.target_scale / self.scales)
-        original = {"coef": slopes, "intercept": self.target_mean + self.target_scale * intercept - slopes @ self.means}
+        original = {
+            "coef": slopes,
+            "intercept": self.target_mean + self.target_scale * intercept - slopes @ self.means,
+        }
         if "log_scale" in params:
             original["sigma"] = self.target_scale * np.exp(params["log_scale"])
         return original
@@ -175,13 +193,17 @@ class Encoding:
         try:
             values: dict[str, Any] = json.loads(text)
             columns = tuple(
-                Column(column["name"], *(tuple(column[part]) for part in ("levels", "means", "scales")))
+                Column(
+                    column["name"], *(tuple(column[part]) for part in ("levels", "means", "scales"))
+                )
                 for column in values.pop("columns")
             )
             classes, notes = tuple(values.pop("classes")), tuple(values.pop("notes"))
             return cls(columns=columns, classes=classes, notes=notes, **values)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise FileError(f"the description of the table's columns is damaged ({type(error).__name__})") from error
+            raise FileError(
+                f"the description of the table's columns is damaged ({type(error).__name__})"
+            ) from error
 
 
 def _column(series: pandas.Series, as_labels: bool) -> Column | None:
@@ -191,13 +213,20 @@ def _column(series: pandas.Series, as_labels: bool) -> Column | None:
     moments = [_moments(values) for values in raw.T]
     if not moments or any(scale <= 0.0 for _, scale in moments):
         return None
-    return Column(str(series.name), levels, tuple(mean for mean, _ in moments), tuple(scale for _, scale in moments))
+    return Column(
+        str(series.name),
+        levels,
+        tuple(mean for mean, _ in moments),
+        tuple(scale for _, scale in moments),
+    )
 
 
 def _raw(series: pandas.Series, levels: tuple[str, ...]) -> Array:
     if not levels:
         if reading.is_category(series):
-            raise InputError(f"column {series.name!r} must be numeric, as in the fit; it holds {str(series.iloc[0])!r}")
+            raise InputError(
+                f"column {series.name!r} must be numeric, as in the fit; it holds {str(series.iloc[0])!r}"
+            )
         return series.to_numpy(dtype=float)[:, None]
     found = reading.labels(series)
     unknown = sorted(set(found) - set(levels))
@@ -222,9 +251,13 @@ def _family(series: pandas.Series, family: str) -> tuple[str, str]:
     name = str(series.name)
     if family != "auto":
         if family not in FAMILIES:
-            raise InputError(f"unknown family {family!r}; choose auto or one of {', '.join(FAMILIES)}")
+            raise InputError(
+                f"unknown family {family!r}; choose auto or one of {', '.join(FAMILIES)}"
+            )
         if family in ("gaussian", "poisson") and reading.is_category(series):
-            raise InputError(f"the target {name!r} holds labels ({series.iloc[0]!r}); the {family} family needs numbers")
+            raise InputError(
+                f"the target {name!r} holds labels ({series.iloc[0]!r}); the {family} family needs numbers"
+            )
         _require_variety(series)
         return family, "as asked for"
     is_label = reading.is_category(series)
@@ -243,7 +276,9 @@ def _family(series: pandas.Series, family: str) -> tuple[str, str]:
 
 def _require_variety(series: pandas.Series) -> None:
     if series.nunique() < 2:
-        raise InputError(f"the target {series.name!r} has only one value, {series.iloc[0]!s}; there is nothing to explain")
+        raise InputError(
+            f"the target {series.name!r} has only one value, {series.iloc[0]!s}; there is nothing to explain"
+        )
 
 
 def _classes(series: pandas.Series) -> tuple[str, ...]:

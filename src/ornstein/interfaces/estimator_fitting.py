@@ -45,7 +45,9 @@ def ordered_rows(X: Array, y: Array, weights: Array | None) -> Rows:
     if weights is not None:
         kept = weights > 0
         X, y, weights = X[kept], y[kept], weights[kept]
-        if np.all(weights == np.floor(weights)) and weights.sum() <= MOST_REPETITIONS * len(weights):
+        if np.all(weights == np.floor(weights)) and weights.sum() <= MOST_REPETITIONS * len(
+            weights
+        ):
             count = weights.astype(int)
             X, y, weights = X.repeat(count, axis=0), y.repeat(count), None
     table = pandas.DataFrame(X).assign(target=y, weight=1.0 if weights is None else weights)
@@ -74,7 +76,9 @@ def deviation(values: Array, weights: Array | None) -> Any:
     return np.where(spread > 1e-12 * np.abs(mean), spread, 0.0)
 
 
-def regression(estimator: Any, rows: Rows, family: str, target_scale: float = 1.0, **options: Any) -> Any:
+def regression(
+    estimator: Any, rows: Rows, family: str, target_scale: float = 1.0, **options: Any
+) -> Any:
     """The regression as a Model, its prior put on the scale of the data."""
     import pandas
 
@@ -87,7 +91,13 @@ def regression(estimator: Any, rows: Rows, family: str, target_scale: float = 1.
     names = getattr(estimator, "feature_names_in_", None)
     table = rows.X if names is None else pandas.DataFrame(rows.X, columns=names)
     return glm(
-        table, rows.y, family, prior_precision=precision, intercept=estimator.fit_intercept, weights=rows.weights, **options
+        table,
+        rows.y,
+        family,
+        prior_precision=precision,
+        intercept=estimator.fit_intercept,
+        weights=rows.weights,
+        **options,
     )
 
 

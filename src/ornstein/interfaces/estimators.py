@@ -37,7 +37,9 @@ try:
         whole_counts,
     )
 except ImportError as error:
-    raise OrnsteinError("the estimators need scikit-learn: pip install 'ornstein[sklearn]'") from error
+    raise OrnsteinError(
+        "the estimators need scikit-learn: pip install 'ornstein[sklearn]'"
+    ) from error
 
 Array = np.ndarray
 CHUNK = 2**22
@@ -102,13 +104,20 @@ class BayesianRegressor(RegressorMixin, BaseEstimator):
             raise InputError("y is constant: there is nothing to explain")
         model = regression(self, rows, "gaussian", scale, noise_scale=self.noise_scale)
         if model.likelihood.infer_scale:
-            model.hyperparameters = {**model.hyperparameters, "noise_guess": np.asarray(0.1 * scale)}
+            model.hyperparameters = {
+                **model.hyperparameters,
+                "noise_guess": np.asarray(0.1 * scale),
+            }
             model.loss = replace(model.loss, log_prior=regression_prior)
         set_posterior(self, model)
         mean = self.posterior_.layout.unflatten(self.posterior_.mean)
         self.coef_ = mean["coef"]
         self.intercept_ = float(mean["intercept"]) if self.fit_intercept else 0.0
-        self.noise_scale_ = float(np.mean(_scales(self))) if model.likelihood.infer_scale else float(self.noise_scale)
+        self.noise_scale_ = (
+            float(np.mean(_scales(self)))
+            if model.likelihood.infer_scale
+            else float(self.noise_scale)
+        )
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -122,14 +131,22 @@ class BayesianRegressor(RegressorMixin, BaseEstimator):
         covariance = self.posterior_.covariance
         covariance = (covariance if covariance.ndim == 2 else np.diag(covariance))[:slopes, :slopes]
         extended = np.column_stack([X, np.ones(len(X))]) if self.fit_intercept else X
-        return mean, np.sqrt(np.einsum("ij,ij->i", extended @ covariance, extended) + np.mean(_scales(self) ** 2))
+        return mean, np.sqrt(
+            np.einsum("ij,ij->i", extended @ covariance, extended) + np.mean(_scales(self) ** 2)
+        )
 
-    def sample_posterior(self, n_samples: int | None = None, random_state: Any = None) -> dict[str, Array]:
+    def sample_posterior(
+        self, n_samples: int | None = None, random_state: Any = None
+    ) -> dict[str, Array]:
         """Draws of `coef` (n, columns), `intercept` (n,) and `noise_scale` (n,), at random without replacement; None is all."""
         check_is_fitted(self)
         coef, intercept = _linear_draws(self)
         return _chosen(
-            {"coef": coef, "intercept": intercept, "noise_scale": np.broadcast_to(_scales(self), len(coef))},
+            {
+                "coef": coef,
+                "intercept": intercept,
+                "noise_scale": np.broadcast_to(_scales(self), len(coef)),
+            },
             n_samples,
             random_state,
         )
@@ -149,7 +166,9 @@ class BayesianPoissonRegressor(RegressorMixin, BaseEstimator):
     `BayesianRegressor`, without the noise.
 
     >>> X = np.random.default_rng(0).normal(size=(300, 2))
-    >>> fitted = BayesianPoissonRegressor().fit(X, np.random.default_rng(1).poisson(np.exp(X @ [0.5, 0.0])))
+    >>> fitted = BayesianPoissonRegressor().fit(
+    ...     X, np.random.default_rng(1).poisson(np.exp(X @ [0.5, 0.0]))
+    ... )
     >>> bool(abs(fitted.coef_[0] - 0.5) < 0.2)
     True
     """
@@ -185,7 +204,12 @@ class BayesianPoissonRegressor(RegressorMixin, BaseEstimator):
             raise InputError(f"y must not be negative; it holds {y.min():.4g}")
         if not np.any(y):
             raise InputError("y is 0 everywhere: the rate has no lower bound")
-        set_posterior(self, regression(self, whole_counts(ordered_rows(X, y, row_weights(sample_weight, X))), "poisson"))
+        set_posterior(
+            self,
+            regression(
+                self, whole_counts(ordered_rows(X, y, row_weights(sample_weight, X))), "poisson"
+            ),
+        )
         mean = self.posterior_.layout.unflatten(self.posterior_.mean)
         self.coef_ = mean["coef"]
         self.intercept_ = float(mean["intercept"]) if self.fit_intercept else 0.0
@@ -202,7 +226,9 @@ class BayesianPoissonRegressor(RegressorMixin, BaseEstimator):
         """D², the fraction of the Poisson deviance that is explained."""
         return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1))
 
-    def sample_posterior(self, n_samples: int | None = None, random_state: Any = None) -> dict[str, Array]:
+    def sample_posterior(
+        self, n_samples: int | None = None, random_state: Any = None
+    ) -> dict[str, Array]:
         """Draws of `coef` (n, columns) and `intercept` (n,), at random without replacement; None is all."""
         check_is_fitted(self)
         coef, intercept = _linear_draws(self)
@@ -263,10 +289,14 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         kept = slice(None) if weights is None else weights > 0
         self.classes_ = np.unique(y[kept])
         if len(self.classes_) < 2:
-            raise InputError(f"y holds one class only, {self.classes_[0]!r}; there is nothing to separate")
+            raise InputError(
+                f"y holds one class only, {self.classes_[0]!r}; there is nothing to separate"
+            )
         codes = np.searchsorted(self.classes_, np.asarray(y)[kept]).astype(float)
         rows = ordered_rows(X[kept], codes, None if weights is None else weights[kept])
-        set_posterior(self, regression(self, rows, "bernoulli" if len(self.classes_) == 2 else "categorical"))
+        set_posterior(
+            self, regression(self, rows, "bernoulli" if len(self.classes_) == 2 else "categorical")
+        )
         coef, intercept = _linear_draws(self)
         self.coef_ = np.atleast_2d(coef.mean(axis=0).T)
         self.intercept_ = np.atleast_1d(intercept.mean(axis=0))
@@ -278,7 +308,10 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         X = validate_data(self, X, dtype=np.float64, reset=False)
         mean, variance = _over_draws(self, X, _sigmoid if len(self.classes_) == 2 else _softmax)
         if len(self.classes_) == 2:
-            mean, variance = np.column_stack([1.0 - mean, mean]), np.column_stack([variance, variance])
+            mean, variance = (
+                np.column_stack([1.0 - mean, mean]),
+                np.column_stack([variance, variance]),
+            )
         return (mean, np.sqrt(variance)) if return_std else mean
 
     def predict(self, X: Any) -> Array:
@@ -286,13 +319,17 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
-    def sample_posterior(self, n_samples: int | None = None, random_state: Any = None) -> dict[str, Array]:
+    def sample_posterior(
+        self, n_samples: int | None = None, random_state: Any = None
+    ) -> dict[str, Array]:
         """Draws of `coef` (n, 1 or classes, columns) and `intercept` (n, 1 or classes); None is all, in random order."""
         check_is_fitted(self)
         coef, intercept = _linear_draws(self)
         if coef.ndim == 2:
             coef, intercept = coef[..., None], intercept[..., None]
-        return _chosen({"coef": np.swapaxes(coef, 1, 2), "intercept": intercept}, n_samples, random_state)
+        return _chosen(
+            {"coef": np.swapaxes(coef, 1, 2), "intercept": intercept}, n_samples, random_state
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return _portable(super().__getstate__())
@@ -303,7 +340,10 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
 
 def _linear_draws(estimator: Any) -> tuple[Array, Array]:
     """Draws of the coefficients (n, columns) or (n, columns, classes) and intercepts (n,) or (n, classes)."""
-    params = {name: values.reshape(-1, *values.shape[2:]) for name, values in estimator.posterior_.params.items()}
+    params = {
+        name: values.reshape(-1, *values.shape[2:])
+        for name, values in estimator.posterior_.params.items()
+    }
     coef, classes = params["coef"], len(getattr(estimator, "classes_", ()))
     if coef.ndim == 2:
         return coef, params.get("intercept", np.zeros(len(coef)))
@@ -321,7 +361,11 @@ def _with_reference(values: Array, classes: int) -> Array:
 def _scales(estimator: Any) -> Array:
     """Draws of σ, or the one that was given."""
     params = estimator.posterior_.params
-    return np.exp(params["log_scale"]).reshape(-1) if "log_scale" in params else np.asarray([float(estimator.noise_scale)])
+    return (
+        np.exp(params["log_scale"]).reshape(-1)
+        if "log_scale" in params
+        else np.asarray([float(estimator.noise_scale)])
+    )
 
 
 def _over_draws(estimator: Any, X: Array, link: Any) -> tuple[Array, Array]:
@@ -352,7 +396,9 @@ def _chosen(draws: dict[str, Array], n_samples: int | None, random_state: Any) -
     total = len(draws["coef"])
     wanted = total if n_samples is None else n_samples
     if not 1 <= wanted <= total:
-        raise InputError(f"n_samples must lie between 1 and the number of draws, {total}; got {n_samples}")
+        raise InputError(
+            f"n_samples must lie between 1 and the number of draws, {total}; got {n_samples}"
+        )
     order = check_random_state(random_state).permutation(total)[:wanted]
     return {name: values[order] for name, values in draws.items()}
 

@@ -64,7 +64,11 @@ class Table:
         drop: Iterable[str] = (),
         prior_precision: float = 1.0,
     ) -> Table:
-        return cls(frame, Encoding.of(frame, target, family, tuple(categorical), tuple(drop)), prior_precision)
+        return cls(
+            frame,
+            Encoding.of(frame, target, family, tuple(categorical), tuple(drop)),
+            prior_precision,
+        )
 
     @cached_property
     def model(self) -> GLM:
@@ -72,7 +76,10 @@ class Table:
         from ornstein.glm import glm
 
         encoding = self.encoding
-        settings: dict[str, Any] = {"family": encoding.family, "prior_precision": self.prior_precision}
+        settings: dict[str, Any] = {
+            "family": encoding.family,
+            "prior_precision": self.prior_precision,
+        }
         if isinstance(self.frame, ParquetFolder):
             return glm(self.frame.encoded(encoding), encoding.target, **settings)
         return glm(encoding.features(self.frame), encoding.response(self.frame), **settings)
@@ -103,5 +110,7 @@ class Table:
 def encoding_of(posterior: Posterior, path: str = "this posterior") -> Encoding:
     """The encoding that travelled with a posterior."""
     if "table" not in posterior.settings:
-        raise FileError(f"{path} was not made from a table by `ornstein fit`: it does not say what its columns were")
+        raise FileError(
+            f"{path} was not made from a table by `ornstein fit`: it does not say what its columns were"
+        )
     return Encoding.from_json(posterior.settings["table"])

@@ -25,7 +25,16 @@ from ornstein.baselines import numpyro_library
 from ornstein.compiled import compiled
 from ornstein.derivatives import Autodiff
 from ornstein.errors import InputError
-from ornstein.interfaces.numpyro_running import KINDS, Evaluation, Fixed, Sites, WholeDensity, as_numpy, bound, whole_trace
+from ornstein.interfaces.numpyro_running import (
+    KINDS,
+    Evaluation,
+    Fixed,
+    Sites,
+    WholeDensity,
+    as_numpy,
+    bound,
+    whole_trace,
+)
 from ornstein.model import Model
 from ornstein.precision import double
 
@@ -77,12 +86,20 @@ def from_numpyro(model_fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Num
 class NumPyroModel(Model):
     """A model made by `from_numpyro`; `evaluation` says how one row is run."""
 
-    def __init__(self, evaluation: Evaluation, rows: dict[str, Array], start: dict[str, Array], names: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        evaluation: Evaluation,
+        rows: dict[str, Array],
+        start: dict[str, Array],
+        names: tuple[str, ...],
+    ) -> None:
         self.evaluation = evaluation
         self.delivered: tuple[str, ...] = tuple(sorted(start))
         predict = Predict(evaluation) if evaluation.predictable else None
         try:
-            super().__init__(LogLikelihood(evaluation), rows, LogPrior(evaluation), start, predict, names=names)
+            super().__init__(
+                LogLikelihood(evaluation), rows, LogPrior(evaluation), start, predict, names=names
+            )
         except InputError as error:
             raise InputError(
                 f"the model cannot be run on one row of {_listed(evaluation.rows)}: {error}. {_ROW_BY_ROW}"
@@ -96,7 +113,10 @@ class NumPyroModel(Model):
         with double():
             values = _constrained(self.evaluation, self.layout.unflatten(jnp.asarray(flat)))
         lead = draws.shape[:-1]
-        return {name: np.asarray(values[name]).reshape(lead + values[name].shape[1:]) for name in self.delivered}
+        return {
+            name: np.asarray(values[name]).reshape(lead + values[name].shape[1:])
+            for name in self.delivered
+        }
 
     def _settle(self, whole: WholeDensity) -> None:
         """Find a start near the mode, hold the split against the whole density there and around it."""
@@ -112,11 +132,19 @@ class NumPyroModel(Model):
 
         options = {"maxiter": 200, "ftol": 1e-10}
         minimize: Any = scipy.optimize.minimize
-        found = minimize(value_and_gradient, self.init, jac=True, method="L-BFGS-B", options=options)
+        found = minimize(
+            value_and_gradient, self.init, jac=True, method="L-BFGS-B", options=options
+        )
         self.init = found.x if np.all(np.isfinite(found.x)) else self.init
         _require_same(self, derivatives, whole, self.init, "the mode")
         for _ in range(2):
-            _require_same(self, derivatives, whole, self.init + 0.3 * generator.normal(size=self.dim), "a point near the mode")
+            _require_same(
+                self,
+                derivatives,
+                whole,
+                self.init + 0.3 * generator.normal(size=self.dim),
+                "a point near the mode",
+            )
         self.delivered = _independent_of_data(self, whole)
 
 
@@ -132,9 +160,13 @@ class LogLikelihood:
         for name in self.evaluation.observed:
             site = sites[name]
             shrunk = [
-                sites[frame.name]["args"][0] for frame in site["cond_indep_stack"] if frame.name in self.evaluation.plates
+                sites[frame.name]["args"][0]
+                for frame in site["cond_indep_stack"]
+                if frame.name in self.evaluation.plates
             ]
-            total = total + _log_density(site) / shrunk[0]  # NumPyro scales the one row up by the size of its plate
+            total = (
+                total + _log_density(site) / shrunk[0]
+            )  # NumPyro scales the one row up by the size of its plate
         return total
 
 
@@ -146,7 +178,11 @@ class LogPrior:
 
     def __call__(self, params: Any) -> Array:
         sites, log_determinant = self.evaluation.sites(params, self.evaluation.blank_rows(1), 1)
-        others = [site for site in sites.values() if site["type"] == "sample" and site["name"] not in self.evaluation.observed]
+        others = [
+            site
+            for site in sites.values()
+            if site["type"] == "sample" and site["name"] not in self.evaluation.observed
+        ]
         return sum((_log_density(site) for site in others), log_determinant)
 
 
@@ -158,9 +194,17 @@ class Predict:
 
     def __call__(self, params: Any, inputs: Any) -> Array:
         wanted = self.evaluation.inputs
-        given = dict(inputs) if isinstance(inputs, Mapping) else {wanted[0]: inputs} if len(wanted) == 1 else {}
+        given = (
+            dict(inputs)
+            if isinstance(inputs, Mapping)
+            else {wanted[0]: inputs}
+            if len(wanted) == 1
+            else {}
+        )
         if set(given) != set(wanted):
-            raise InputError(f"predict needs a dict of arrays with the keys {_listed(wanted)}; got {_listed(sorted(given))}")
+            raise InputError(
+                f"predict needs a dict of arrays with the keys {_listed(wanted)}; got {_listed(sorted(given))}"
+            )
         count = next(iter(given.values())).shape[0]
         rows = self.evaluation.blank_rows(count)
         rows |= {name: jnp.asarray(value, rows[name].dtype) for name, value in given.items()}
@@ -177,7 +221,9 @@ def _classified(sites: Sites) -> tuple[list[Any], tuple[str, ...], int]:
                 "statements can be split into a prior and a likelihood of single rows"
             )
     samples = [site for site in sites.values() if site["type"] == "sample"]
-    latents = sorted((site for site in samples if not site["is_observed"]), key=lambda site: site["name"])
+    latents = sorted(
+        (site for site in samples if not site["is_observed"]), key=lambda site: site["name"]
+    )
     if not latents:
         raise InputError("the model has no latent site: there is nothing to infer")
     for site in latents:
@@ -200,8 +246,15 @@ def _classified(sites: Sites) -> tuple[list[Any], tuple[str, ...], int]:
 def _data_plates(observed: list[Any]) -> tuple[tuple[str, ...], int]:
     """The plates along the leading axis of observed sites; of several sizes the largest."""
     if not observed:
-        raise InputError("the model has no observed site: hand over the data, as for NumPyro's MCMC.run")
-    leading = [frame for site in observed for frame in site["cond_indep_stack"] if -frame.dim == len(site["fn"].batch_shape)]
+        raise InputError(
+            "the model has no observed site: hand over the data, as for NumPyro's MCMC.run"
+        )
+    leading = [
+        frame
+        for site in observed
+        for frame in site["cond_indep_stack"]
+        if -frame.dim == len(site["fn"].batch_shape)
+    ]
     if not leading:
         raise InputError(
             f"no plate runs over the leading axis of the observed site {observed[0]['name']!r}: put it into "
@@ -212,7 +265,11 @@ def _data_plates(observed: list[Any]) -> tuple[tuple[str, ...], int]:
 
 
 def _split_arguments(
-    model_fn: Callable[..., Any], arguments: dict[str, Any], sites: Sites, plates: tuple[str, ...], n_data: int
+    model_fn: Callable[..., Any],
+    arguments: dict[str, Any],
+    sites: Sites,
+    plates: tuple[str, ...],
+    n_data: int,
 ) -> tuple[Evaluation, dict[str, Array]]:
     """Which leaves of the arguments are rows, and the rows."""
     paths, tree = jax.tree_util.tree_flatten_with_path(arguments)
@@ -221,7 +278,10 @@ def _split_arguments(
     for path, leaf in paths:
         value = as_numpy(leaf)
         if isinstance(value, np.ndarray) and value.ndim > 0 and value.shape[0] == n_data:
-            name = ".".join(str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key)))) for key in path)
+            name = ".".join(
+                str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key))))
+                for key in path
+            )
             rows[name] = value
             leaves.append(name)
         else:
@@ -237,9 +297,15 @@ def _split_arguments(
     observed = [
         site
         for site in sites.values()
-        if site["type"] == "sample" and site["is_observed"] and any(f.name in plates for f in site["cond_indep_stack"])
+        if site["type"] == "sample"
+        and site["is_observed"]
+        and any(f.name in plates for f in site["cond_indep_stack"])
     ]
-    responses = [name for name, value in rows.items() if any(_same_values(value, site["value"]) for site in observed)]
+    responses = [
+        name
+        for name, value in rows.items()
+        if any(_same_values(value, site["value"]) for site in observed)
+    ]
     evaluation = Evaluation(
         model_fn,
         tree,
@@ -254,17 +320,23 @@ def _split_arguments(
     return evaluation, rows
 
 
-def _finite_start(model: NumPyroModel, whole: WholeDensity, generator: np.random.Generator) -> np.ndarray:
+def _finite_start(
+    model: NumPyroModel, whole: WholeDensity, generator: np.random.Generator
+) -> np.ndarray:
     """Zeros, or as NumPyro does a point within ±2, where the density is finite."""
     theta = model.init
     for _ in range(20):
         if np.isfinite(whole(model.layout.unflatten(theta))[0]):
             return theta
         theta = generator.uniform(-2.0, 2.0, model.dim)
-    raise InputError("the model's log density is not finite at any of 20 starting points: look at the priors and the data")
+    raise InputError(
+        "the model's log density is not finite at any of 20 starting points: look at the priors and the data"
+    )
 
 
-def _require_same(model: NumPyroModel, derivatives: Autodiff, whole: WholeDensity, theta: np.ndarray, where: str) -> None:
+def _require_same(
+    model: NumPyroModel, derivatives: Autodiff, whole: WholeDensity, theta: np.ndarray, where: str
+) -> None:
     """The log density over all data must be the sum over single rows plus the prior."""
     expected, precise = whole(model.layout.unflatten(theta))
     if not np.isfinite(expected):
@@ -298,7 +370,9 @@ def _constrained(evaluation: Evaluation, params: Any) -> dict[str, Array]:
     def one(values: Any) -> dict[str, Array]:
         sites, _ = evaluation.sites(values, evaluation.blank_rows(1), 1)
         kept = ("sample", "deterministic")
-        return {name: jnp.asarray(site["value"]) for name, site in sites.items() if site["type"] in kept}
+        return {
+            name: jnp.asarray(site["value"]) for name, site in sites.items() if site["type"] in kept
+        }
 
     return jax.vmap(one)(params)
 
@@ -311,7 +385,9 @@ def _log_density(site: Any) -> Array:
 def _mean(law: Any) -> Array:
     import numpyro.distributions as dist
 
-    return law.probs if isinstance(law, dist.CategoricalProbs | dist.CategoricalLogits) else law.mean
+    return (
+        law.probs if isinstance(law, dist.CategoricalProbs | dist.CategoricalLogits) else law.mean
+    )
 
 
 def _unconstrained_shape(site: Any) -> tuple[int, ...]:
@@ -330,10 +406,18 @@ def _coordinate_names(latents: list[Any]) -> tuple[str, ...]:
         while isinstance(transform, transforms.IndependentTransform):
             transform = transform.base_transform
         plain = isinstance(transform, transforms.IdentityTransform)
-        prefix = "" if plain else "log " if isinstance(transform, transforms.ExpTransform) else "unconstrained "
+        prefix = (
+            ""
+            if plain
+            else "log "
+            if isinstance(transform, transforms.ExpTransform)
+            else "unconstrained "
+        )
         shape = _unconstrained_shape(site)
         for index in np.ndindex(*shape):
-            names.append(f"{prefix}{site['name']}" + (f"[{','.join(map(str, index))}]" if shape else ""))
+            names.append(
+                f"{prefix}{site['name']}" + (f"[{','.join(map(str, index))}]" if shape else "")
+            )
     return tuple(names)
 
 

@@ -39,7 +39,9 @@ class Fixed:
         return type(self.value), self.value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Fixed) and (self.value is other.value or self._key() == other._key())
+        return isinstance(other, Fixed) and (
+            self.value is other.value or self._key() == other._key()
+        )
 
     def __hash__(self) -> int:
         try:
@@ -66,9 +68,13 @@ class Evaluation:
     plates: tuple[str, ...]
     observed: tuple[str, ...]
 
-    def sites(self, params: Mapping[str, Array], rows: Mapping[str, Array], count: int) -> tuple[Sites, Array]:
+    def sites(
+        self, params: Mapping[str, Array], rows: Mapping[str, Array], count: int
+    ) -> tuple[Sites, Array]:
         """The model's sites at unconstrained `params`, and the log determinant of the constraining transforms."""
-        leaves = [rows[leaf] if isinstance(leaf, str) else _as_jax(leaf.value) for leaf in self.leaves]
+        leaves = [
+            rows[leaf] if isinstance(leaf, str) else _as_jax(leaf.value) for leaf in self.leaves
+        ]
         arguments = jax.tree_util.tree_unflatten(self.tree, leaves)
         return _run(self.model_fn, arguments, params, dict.fromkeys(self.plates, count))
 
@@ -103,7 +109,9 @@ class WholeDensity:
         with _ONE_AT_A_TIME, double():
             call = _call(self.model_fn, _in_double(self.arguments))
             values = {name: jnp.asarray(value) for name, value in params.items()}
-            energy = potential_energy(_with_every_row(self.model_fn), call.args, call.kwargs, values)
+            energy = potential_energy(
+                _with_every_row(self.model_fn), call.args, call.kwargs, values
+            )
         return -float(energy), energy.dtype == np.float64
 
     def sites(self, params: Mapping[str, Array]) -> Sites:
@@ -120,13 +128,22 @@ def whole_trace(model_fn: Callable[..., Any], arguments: dict[str, Any]) -> Site
     with _ONE_AT_A_TIME, double():
         call = _call(model_fn, _in_double(arguments))
         try:
-            return dict(handlers.trace(handlers.seed(_with_every_row(model_fn), 0)).get_trace(*call.args, **call.kwargs))
+            return dict(
+                handlers.trace(handlers.seed(_with_every_row(model_fn), 0)).get_trace(
+                    *call.args, **call.kwargs
+                )
+            )
         except Exception as error:
-            raise InputError(f"the model fails on its data: {type(error).__name__}: {_first_line(error)}") from error
+            raise InputError(
+                f"the model fails on its data: {type(error).__name__}: {_first_line(error)}"
+            ) from error
 
 
 def _run(
-    model_fn: Callable[..., Any], arguments: dict[str, Any], params: Mapping[str, Array], counts: Mapping[str, int]
+    model_fn: Callable[..., Any],
+    arguments: dict[str, Any],
+    params: Mapping[str, Array],
+    counts: Mapping[str, int],
 ) -> tuple[Sites, Array]:
     """Sites and log determinant of the transforms at unconstrained `params`; plates in `counts` are cut to that many rows."""
     from numpyro import handlers
@@ -142,12 +159,16 @@ def _run(
             return None
         transform = biject_to(site["fn"].support)
         value = transform(params[site["name"]])
-        log_determinant = log_determinant + jnp.sum(transform.log_abs_det_jacobian(params[site["name"]], value))
+        log_determinant = log_determinant + jnp.sum(
+            transform.log_abs_det_jacobian(params[site["name"]], value)
+        )
         return value
 
     call = _call(model_fn, arguments)
     with _ONE_AT_A_TIME:
-        sites = handlers.trace(handlers.substitute(model_fn, substitute_fn=value_of)).get_trace(*call.args, **call.kwargs)
+        sites = handlers.trace(handlers.substitute(model_fn, substitute_fn=value_of)).get_trace(
+            *call.args, **call.kwargs
+        )
     return dict(sites), log_determinant
 
 
@@ -162,10 +183,15 @@ def _indices(plate: Any, count: int | None) -> Array:
 def _with_every_row(model_fn: Callable[..., Any]) -> Callable[..., Any]:
     from numpyro import handlers
 
-    return handlers.substitute(model_fn, substitute_fn=lambda site: _indices(site, None) if site["type"] == "plate" else None)
+    return handlers.substitute(
+        model_fn,
+        substitute_fn=lambda site: _indices(site, None) if site["type"] == "plate" else None,
+    )
 
 
-def bound(model_fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+def bound(
+    model_fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
     """The arguments by the names of the model's parameters."""
     try:
         return dict(inspect.signature(model_fn).bind(*args, **kwargs).arguments)

@@ -39,10 +39,15 @@ def predict_table(
     import pandas
 
     if not 0.0 < probability < 1.0:
-        raise InputError(f"the probability of the interval must lie between 0 and 1; got {probability}")
+        raise InputError(
+            f"the probability of the interval must lie between 0 and 1; got {probability}"
+        )
     thinned = thinned_draws(posterior, draws, seed)
     rng = np.random.default_rng(seed)
-    blocks = [_summarised(encoding, *block, probability, rng) for block in _blocks(thinned, encoding, frame)]
+    blocks = [
+        _summarised(encoding, *block, probability, rng)
+        for block in _blocks(thinned, encoding, frame)
+    ]
     added = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
     taken = [name for name in added if name in frame.columns]
     if taken:
@@ -60,32 +65,49 @@ def thinned_draws(posterior: Posterior, draws: int, seed: int) -> Posterior:
     return replace(posterior, draws=flat[None])
 
 
-def _blocks(posterior: Posterior, encoding: Encoding, frame: pandas.DataFrame) -> Iterator[tuple[Array, Array | None]]:
+def _blocks(
+    posterior: Posterior, encoding: Encoding, frame: pandas.DataFrame
+) -> Iterator[tuple[Array, Array | None]]:
     """Draws of E[y|x, θ] (draws, rows, …) and of σ, both on the original scale, for some rows at a time."""
     features = encoding.features(frame).to_numpy()
     params = posterior.params
-    scale = encoding.target_scale * np.exp(params["log_scale"][0]) if "log_scale" in params else None
+    scale = (
+        encoding.target_scale * np.exp(params["log_scale"][0]) if "log_scale" in params else None
+    )
     for start in range(0, len(features), ROWS_AT_ONCE):
         expected = posterior.predict(features[start : start + ROWS_AT_ONCE], draws=None).draws
         yield expected * encoding.target_scale + encoding.target_mean, scale
 
 
 def _summarised(
-    encoding: Encoding, expected: Array, scale: Array | None, probability: float, rng: np.random.Generator
+    encoding: Encoding,
+    expected: Array,
+    scale: Array | None,
+    probability: float,
+    rng: np.random.Generator,
 ) -> dict[str, Array]:
     target = encoding.target
     if encoding.family == "categorical":
-        columns: dict[str, Array] = {f"{target}_label": np.array(encoding.classes)[expected.mean(axis=0).argmax(axis=1)]}
+        columns: dict[str, Array] = {
+            f"{target}_label": np.array(encoding.classes)[expected.mean(axis=0).argmax(axis=1)]
+        }
         for position, label in enumerate(encoding.classes):
-            described = _described(expected[:, :, position], expected[:, :, position], 0.0, probability)
+            described = _described(
+                expected[:, :, position], expected[:, :, position], 0.0, probability
+            )
             columns |= {f"{target}_{name}[{label}]": values for name, values in described.items()}
         return columns
     if encoding.family == "bernoulli":
         described = _described(expected, expected, 0.0, probability)
         label = np.array(encoding.classes)[(described["mean"] > 0.5).astype(int)]
-        return {f"{target}_label": label, **{f"{target}_{name}": values for name, values in described.items()}}
+        return {
+            f"{target}_label": label,
+            **{f"{target}_{name}": values for name, values in described.items()},
+        }
     if encoding.family == "poisson":
-        described = _described(expected, rng.poisson(expected).astype(float), expected.mean(axis=0), probability)
+        described = _described(
+            expected, rng.poisson(expected).astype(float), expected.mean(axis=0), probability
+        )
     else:
         assert scale is not None
         observed = expected + scale[:, None] * rng.standard_normal(expected.shape)
@@ -93,9 +115,15 @@ def _summarised(
     return {f"{target}_{name}": values for name, values in described.items()}
 
 
-def _described(expected: Array, observed: Array, noise: Array | float, probability: float) -> dict[str, Array]:
+def _described(
+    expected: Array, observed: Array, noise: Array | float, probability: float
+) -> dict[str, Array]:
     """Mean; sd with the variance of the noise added; the interval of what is observed."""
     tail = (1.0 - probability) / 2.0
     low, high = np.quantile(observed, [tail, 1.0 - tail], axis=0)
-    spread = np.sqrt(expected.var(axis=0, ddof=1) + noise) if len(expected) > 1 else np.sqrt(noise + 0.0 * expected[0])
+    spread = (
+        np.sqrt(expected.var(axis=0, ddof=1) + noise)
+        if len(expected) > 1
+        else np.sqrt(noise + 0.0 * expected[0])
+    )
     return {"mean": expected.mean(axis=0), "sd": spread, "low": low, "high": high}

@@ -44,10 +44,14 @@ def read_table(path: str | Path) -> pandas.DataFrame:
     if not path.exists():
         raise FileError(f"there is no file {path}")
     if path.is_dir():
-        raise FileError(f"{path} is a folder, not a file; a folder of Parquet files needs --scheduler, for instance local:2")
+        raise FileError(
+            f"{path} is a folder, not a file; a folder of Parquet files needs --scheduler, for instance local:2"
+        )
     suffix = path.suffix.lower()
     if suffix not in (*TEXT, *PARQUET, *ARROW):
-        raise FileError(f"{path.name} is of no known kind: give a file that ends in {', '.join((*TEXT, *PARQUET, *ARROW))}")
+        raise FileError(
+            f"{path.name} is of no known kind: give a file that ends in {', '.join((*TEXT, *PARQUET, *ARROW))}"
+        )
     if path.stat().st_size == 0:
         raise FileError(f"{path.name} is empty (0 bytes)")
     frame = _read_text(path) if suffix in TEXT else _read_columns(path, suffix in PARQUET)
@@ -67,7 +71,9 @@ def _read_text(path: Path) -> pandas.DataFrame:
         with warnings.catch_warnings():
             # Rows longer than the header would otherwise be cut with no more than a warning.
             warnings.simplefilter("error", pandas.errors.ParserWarning)
-            return pandas.read_csv(path, sep=_delimiter(path), index_col=False, encoding="utf-8-sig", low_memory=False)
+            return pandas.read_csv(
+                path, sep=_delimiter(path), index_col=False, encoding="utf-8-sig", low_memory=False
+            )
     except UnicodeDecodeError as error:
         raise FileError(f"{path.name} is not text in UTF-8 (byte {error.start})") from error
     except pandas.errors.EmptyDataError as error:
@@ -91,7 +97,9 @@ def _read_columns(path: Path, is_parquet: bool) -> pandas.DataFrame:
         import pyarrow.ipc
         import pyarrow.parquet
     except ImportError as error:
-        raise FileError(f"{path.name} needs pyarrow to be read: pip install 'ornstein[tables]'") from error
+        raise FileError(
+            f"{path.name} needs pyarrow to be read: pip install 'ornstein[tables]'"
+        ) from error
     try:
         if is_parquet:
             return pyarrow.parquet.read_table(path).to_pandas(ignore_metadata=True)
@@ -104,7 +112,9 @@ def _read_columns(path: Path, is_parquet: bool) -> pandas.DataFrame:
             return table.to_pandas(ignore_metadata=True)
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         kind = "a Parquet" if is_parquet else "an Arrow"
-        raise FileError(f"{path.name} is not {kind} file, or it is damaged: {_one_line(error)}") from error
+        raise FileError(
+            f"{path.name} is not {kind} file, or it is damaged: {_one_line(error)}"
+        ) from error
 
 
 def require_column(frame: Columns, name: str, option: str) -> None:
@@ -121,8 +131,13 @@ def require_complete(frame: Columns, names: Sequence[str]) -> None:
     counts = {name: int(frame[name].isna().sum()) for name in names}
     missing = {name: count for name, count in counts.items() if count}
     if missing:
-        columns = shown([f"{name!r} ({count:,} of {len(frame):,} rows)" for name, count in missing.items()], quoted=True)
-        raise InputError(f"values are missing in {columns}; fill them in or leave the rows or columns out")
+        columns = shown(
+            [f"{name!r} ({count:,} of {len(frame):,} rows)" for name, count in missing.items()],
+            quoted=True,
+        )
+        raise InputError(
+            f"values are missing in {columns}; fill them in or leave the rows or columns out"
+        )
 
 
 def is_category(series: pandas.Series) -> bool:
@@ -137,10 +152,14 @@ def is_category(series: pandas.Series) -> bool:
             raise InputError(f"column {name!r} holds complex numbers")
         bad = ~np.isfinite(series.to_numpy(dtype=float))
         if bad.any():
-            raise InputError(f"column {name!r} holds an infinite value, first in row {int(np.argmax(bad)) + 1}")
+            raise InputError(
+                f"column {name!r} holds an infinite value, first in row {int(np.argmax(bad)) + 1}"
+            )
         return False
     if types.is_datetime64_any_dtype(series) or types.is_timedelta64_dtype(series):
-        raise InputError(f"column {name!r} holds dates or times: turn it into numbers, or leave it out with --drop {name}")
+        raise InputError(
+            f"column {name!r} holds dates or times: turn it into numbers, or leave it out with --drop {name}"
+        )
     texts = series.astype(str)
     _refuse_text_among_numbers(texts)
     return True
@@ -210,14 +229,18 @@ def write_table(frame: pandas.DataFrame, path: Path) -> Path:
     """Write a .csv, .tsv or .parquet file, by its name."""
     suffix = path.suffix.lower()
     if suffix not in (*TEXT, *PARQUET):
-        raise FileError(f"{path.name} is of no kind that can be written: give a name that ends in .csv, .tsv or .parquet")
+        raise FileError(
+            f"{path.name} is of no kind that can be written: give a name that ends in .csv, .tsv or .parquet"
+        )
     try:
         if suffix in PARQUET:
             frame.to_parquet(path, index=False)
         else:
             frame.to_csv(path, index=False, sep="\t" if suffix == ".tsv" else ",")
     except ImportError as error:
-        raise FileError(f"{path.name} needs pyarrow to be written: pip install 'ornstein[tables]'") from error
+        raise FileError(
+            f"{path.name} needs pyarrow to be written: pip install 'ornstein[tables]'"
+        ) from error
     except OSError as error:
         raise FileError(f"cannot write {path}: {error.strerror or error}") from error
     return path

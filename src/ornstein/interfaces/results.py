@@ -23,14 +23,20 @@ def write_results(table: Table, posterior: Posterior, folder: Path, plots: bool 
 
     original = table.encoding.original(posterior)
     summary = original.summary()
-    console.show_frame(summary, f"{table.encoding.family} regression of {table.encoding.target!r}, on the scale of the table")
+    console.show_frame(
+        summary,
+        f"{table.encoding.family} regression of {table.encoding.target!r}, on the scale of the table",
+    )
     console.say()
     verdict = posterior.check()
     console.show_verdict(verdict)
     console.say()
     files = [
         (posterior.save(folder / "fit.orn"), "for `ornstein predict` and `ornstein.load`"),
-        (write_netcdf(original, table.encoding, folder / "posterior.nc"), "draws on the scale of the table, for ArviZ"),
+        (
+            write_netcdf(original, table.encoding, folder / "posterior.nc"),
+            "draws on the scale of the table, for ArviZ",
+        ),
         (write_report(posterior, folder / "report.html", verdict=verdict), "open it in a browser"),
     ]
     if plots:
@@ -47,7 +53,10 @@ def write_plots(posterior: Posterior, folder: Path) -> list[Path]:
 
     path = folder / "marginals.png"
     marginals(posterior, path=path)
-    return [path] + [section.png(folder / f"{name}.png") for name, section in sections(posterior, posterior.model).items()]
+    return [path] + [
+        section.png(folder / f"{name}.png")
+        for name, section in sections(posterior, posterior.model).items()
+    ]
 
 
 def write_netcdf(original: Posterior, encoding: Encoding, path: Path) -> Path:

@@ -32,13 +32,20 @@ def scheduler(address: str) -> Iterator[Any]:
         if not 1 <= int(local[1]) <= 1024:
             raise InputError(f"--scheduler local:{local[1]} must ask for 1 to 1024 workers")
         with (
-            LocalCluster(n_workers=int(local[1]), threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster,
+            LocalCluster(
+                n_workers=int(local[1]),
+                threads_per_worker=1,
+                dashboard_address=None,
+                silence_logs=50,
+            ) as cluster,
             Client(cluster) as client,
         ):
             yield client
         return
     if "://" not in address:
-        raise InputError(f"--scheduler must be an address such as tcp://host:8786, or local:4; got {address!r}")
+        raise InputError(
+            f"--scheduler must be an address such as tcp://host:8786, or local:4; got {address!r}"
+        )
     try:
         client = Client(address, timeout=PATIENCE)
     except (OSError, ValueError, TimeoutError) as error:
@@ -61,14 +68,18 @@ class ParquetFolder:
             import pyarrow
             import pyarrow.dataset
         except ImportError as error:
-            raise FileError(f"{path} needs pyarrow to be read: pip install 'ornstein[tables]'") from error
+            raise FileError(
+                f"{path} needs pyarrow to be read: pip install 'ornstein[tables]'"
+            ) from error
         if not any(file.suffix.lower() in PARQUET for file in path.iterdir()):
             raise FileError(f"the folder {path} holds no .parquet file")
         try:
             dataset = pyarrow.dataset.dataset(str(path), format="parquet")
             rows = dataset.count_rows()
         except (pyarrow.ArrowException, OSError, ValueError) as error:
-            raise FileError(f"{path} cannot be read as Parquet: {' '.join(str(error).split())}") from error
+            raise FileError(
+                f"{path} cannot be read as Parquet: {' '.join(str(error).split())}"
+            ) from error
         if not rows:
             raise FileError(f"the files in {path} hold no rows")
         return cls(path, tuple(dataset.schema.names), rows)

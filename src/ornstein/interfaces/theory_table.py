@@ -21,7 +21,12 @@ Array = np.ndarray
 
 
 def show_theory(
-    rows: int, batch_size: int, dimension: int | None, noise: str, hessian: str | None, samplers: Sequence[str] | None
+    rows: int,
+    batch_size: int,
+    dimension: int | None,
+    noise: str,
+    hessian: str | None,
+    samplers: Sequence[str] | None,
 ) -> None:
     """Print the table, and the paper's rate in closed form."""
     curvature = curvature_of(rows, dimension, noise, hessian)
@@ -31,17 +36,25 @@ def show_theory(
         f"N = {rows:,}, S = {batch_size:,}, D = {size:,}, tr C = {trace:.4g}, tr A = {np.trace(curvature.hessian):.4g}"
     )
     if hessian is None:
-        console.remark("A is taken equal to C, as for a well-specified model; give --hessian where it is not")
+        console.remark(
+            "A is taken equal to C, as for a well-specified model; give --hessian where it is not"
+        )
     frame = theory_table(curvature, batch_size, samplers or tuple(SAMPLERS))
-    console.show_frame(frame, "Steps H of θ' = θ − H ĝ(θ), tuned to be nearest the posterior", "sampler")
+    console.show_frame(
+        frame, "Steps H of θ' = θ − H ĝ(θ), tuned to be nearest the posterior", "sampler"
+    )
     rate = 2.0 * batch_size * size / (rows * trace)
     console.say()
     console.say(f"The paper's constant rate (Theorem 1, small steps): 2SD/(N tr C) = {rate:.4g}")
-    console.say("Full preconditioner, exact: H = 2 (A + (N/S) C)⁻¹; its law is the posterior itself")
+    console.say(
+        "Full preconditioner, exact: H = 2 (A + (N/S) C)⁻¹; its law is the posterior itself"
+    )
     console.say("In its own paper's units SGLD's step is ε = 2H/N")
 
 
-def theory_table(curvature: Curvature, batch_size: int, samplers: Sequence[str]) -> pandas.DataFrame:
+def theory_table(
+    curvature: Curvature, batch_size: int, samplers: Sequence[str]
+) -> pandas.DataFrame:
     """One row per sampler: step, largest stable step, relaxation time and both KL; the reason where it cannot run."""
     import pandas
 
@@ -84,13 +97,20 @@ def curvature_of(rows: int, dimension: int | None, noise: str, hessian: str | No
     from ornstein.curvature import Curvature
 
     given = [_matrix("--noise", noise), _matrix("--hessian", noise if hessian is None else hessian)]
-    sizes = {matrix.shape[0] for matrix in given if matrix.ndim} | ({dimension} if dimension else set())
+    sizes = {matrix.shape[0] for matrix in given if matrix.ndim} | (
+        {dimension} if dimension else set()
+    )
     if not sizes:
         raise InputError("give --dimension, or --noise as D numbers or a file")
     if len(sizes) > 1:
-        raise InputError(f"--dimension, --noise and --hessian disagree on the number of parameters: {sorted(sizes)}")
+        raise InputError(
+            f"--dimension, --noise and --hessian disagree on the number of parameters: {sorted(sizes)}"
+        )
     size = sizes.pop()
-    c, a = (matrix if matrix.ndim == 2 else np.diag(np.broadcast_to(matrix, (size,))) for matrix in given)
+    c, a = (
+        matrix if matrix.ndim == 2 else np.diag(np.broadcast_to(matrix, (size,)))
+        for matrix in given
+    )
     return Curvature(mode=np.zeros(size), hessian=a, noise=c, n_data=rows)
 
 
@@ -100,7 +120,9 @@ def _matrix(option: str, text: str) -> Array:
     if path.suffix.lower() in (".npy", ".csv"):
         matrix = _from_file(path)
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-            raise InputError(f"{path.name} must hold a square matrix of numbers without a header; it has shape {matrix.shape}")
+            raise InputError(
+                f"{path.name} must hold a square matrix of numbers without a header; it has shape {matrix.shape}"
+            )
         return matrix
     try:
         numbers = np.array([float(part) for part in text.split(",")])

@@ -37,7 +37,10 @@ class Track:
 
 
 def _settings() -> dict[str, Any]:
-    step, window = published.IASG_CONVERGENCE["step_size"], int(published.IASG_CONVERGENCE["window"])
+    step, window = (
+        published.IASG_CONVERGENCE["step_size"],
+        int(published.IASG_CONVERGENCE["window"]),
+    )
     schedule = robbins_monro(**published.SGLD_CONVERGENCE)
     return {
         "IASG, the paper's setting": IASG(window, step, "scalar", rescale=False),
@@ -48,7 +51,10 @@ def _settings() -> dict[str, Any]:
 
 def starts(model: GLM, curvature: Curvature) -> dict[str, Array | None]:
     """From the mode, and from a draw of the prior (the paper's random initialisation)."""
-    return {"from the mode": curvature.mode, "random start": np.random.default_rng(1).normal(size=model.dim)}
+    return {
+        "from the mode": curvature.mode,
+        "random start": np.random.default_rng(1).normal(size=model.dim),
+    }
 
 
 def runs(quick: bool, report: Callable[[str], None]) -> dict[tuple[str, str], Track]:
@@ -63,7 +69,9 @@ def runs(quick: bool, report: Callable[[str], None]) -> dict[tuple[str, str], Tr
         for name, sampler in _settings().items():
             report(f"figures 4 and 5: {name}, {start}")
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", WindowWarning)  # the paper's window is too short: what the figure is to show
+                warnings.simplefilter(
+                    "ignore", WindowWarning
+                )  # the paper's window is too short: what the figure is to show
                 dynamics = sampler.tune(curvature, batch_size)
             averages = dynamics.window > 1
             spacing = dynamics.window + dynamics.gap if averages else per_pass
@@ -114,10 +122,22 @@ def figure_4(found: dict[tuple[str, str], Track]) -> Reproduced:
             track = found[name, start]
             counts = np.unique(np.geomspace(5, len(track.passes), POINTS).astype(int))
             variances, at = running_variances(track.draws, counts), track.passes[counts - 1]
-            for index, colour, label in ((low, drawing.ORANGE, "smallest"), (high, drawing.BLUE, "largest")):
-                mean, band = variances[:, :, index].mean(axis=0), variances[:, :, index].std(axis=0, ddof=1)
+            for index, colour, label in (
+                (low, drawing.ORANGE, "smallest"),
+                (high, drawing.BLUE, "largest"),
+            ):
+                mean, band = (
+                    variances[:, :, index].mean(axis=0),
+                    variances[:, :, index].std(axis=0, ddof=1),
+                )
                 axes.plot(at, mean / truth[index], color=colour, label=f"{label} marginal variance")
-                axes.fill_between(at, (mean - band) / truth[index], (mean + band) / truth[index], color=colour, alpha=0.25)
+                axes.fill_between(
+                    at,
+                    (mean - band) / truth[index],
+                    (mean + band) / truth[index],
+                    color=colour,
+                    alpha=0.25,
+                )
                 rows += [
                     {"method": name, "start": start, "passes": a, "variance": label, "ratio": m / truth[index],
                      "sd": s / truth[index], "chains": len(track.draws), "seed": 0}
@@ -135,7 +155,9 @@ def figure_4(found: dict[tuple[str, str], Track]) -> Reproduced:
     drawn.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=9)
 
     def settled(name: str) -> str:
-        last = [row["ratio"] for row in rows if row["method"] == name and row["start"] == columns[0]]
+        last = [
+            row["ratio"] for row in rows if row["method"] == name and row["start"] == columns[0]
+        ]
         half = len(last) // 2
         return f"{last[half - 1]:.2f} and {last[-1]:.2f}"
 
@@ -148,7 +170,14 @@ def figure_4(found: dict[tuple[str, str], Track]) -> Reproduced:
         f"units in which its rates of Table 1 make sense, ends at {settled(names[2])} (mind the scale): at first its gradient noise "
         "makes it 80 times too wide, and only after 10,000 passes, to which the paper runs, is that down to 1.8."
     )
-    return Reproduced("fig4", "Figure 4: convergence of IASG, SGLD and NUTS", drawn, rows, caption, _at_the_end(rows))
+    return Reproduced(
+        "fig4",
+        "Figure 4: convergence of IASG, SGLD and NUTS",
+        drawn,
+        rows,
+        caption,
+        _at_the_end(rows),
+    )
 
 
 def _at_the_end(rows: list[dict[str, Any]]) -> str:
@@ -185,10 +214,14 @@ def figure_5(found: dict[tuple[str, str], Track]) -> Reproduced:
         "random start (bottom), all on the scale of the posterior. SGLD with the paper's decreasing rate is "
         f"{widest:.0f} times too wide after these passes and runs off that scale."
     )
-    return Reproduced("fig5", "Figure 5: covariance estimates", drawn, rows, caption, markdown_table(rows))
+    return Reproduced(
+        "fig5", "Figure 5: covariance estimates", drawn, rows, caption, markdown_table(rows)
+    )
 
 
-def both(directory: str | Path | None, quick: bool, report: Callable[[str], None]) -> list[Reproduced]:
+def both(
+    directory: str | Path | None, quick: bool, report: Callable[[str], None]
+) -> list[Reproduced]:
     """Figures 4 and 5 from one set of runs."""
     found = runs(quick, report)
     return [figure_4(found), figure_5(found)]

@@ -142,7 +142,9 @@ def covertype(directory: str | Path | None = None, seed: int = 0, *, train: int 
     table = table[order]
     features, labels = table[:, :-1], table[:, -1].astype(int)
     quantitative = features[:, :10]
-    features[:, :10] = (quantitative - quantitative[:train].mean(axis=0)) / quantitative[:train].std(axis=0)
+    features[:, :10] = (quantitative - quantitative[:train].mean(axis=0)) / quantitative[
+        :train
+    ].std(axis=0)
     features = features.astype(np.float32)
     return Split(features[:train], labels[:train], features[train:], labels[train:])
 
@@ -153,7 +155,10 @@ def mnist(directory: str | Path | None = None) -> Split:
     for part in ("train", "test"):
         images = np.frombuffer(content(f"mnist-{part}-images", directory), np.uint8, offset=16)
         labels = np.frombuffer(content(f"mnist-{part}-labels", directory), np.uint8, offset=8)
-        parts += [images.reshape(len(labels), 784).astype(np.float32) / np.float32(255.0), labels.astype(int)]
+        parts += [
+            images.reshape(len(labels), 784).astype(np.float32) / np.float32(255.0),
+            labels.astype(int),
+        ]
     return Split(*parts)
 
 
@@ -167,8 +172,16 @@ def paper_model(name: str, directory: str | Path | None = None) -> GLM:
         raise InputError(f"the paper setting is for {sorted(readers)}, not {name!r}")
     features, target = readers[name](directory)
     if name == "skin":
-        return glm(standardised(features), target, family="bernoulli", prior_precision=1.0, intercept=False)
-    return glm(standardised(features), standardised(target), prior_precision=1.0, noise_scale=1.0, intercept=False)
+        return glm(
+            standardised(features), target, family="bernoulli", prior_precision=1.0, intercept=False
+        )
+    return glm(
+        standardised(features),
+        standardised(target),
+        prior_precision=1.0,
+        noise_scale=1.0,
+        intercept=False,
+    )
 
 
 def standardised(values: Array) -> Array:
@@ -207,7 +220,9 @@ def _uncompressed(path: Path) -> bytes:
 def _verified(source: Source, raw: bytes, where: str) -> bytes:
     found = hashlib.sha256(raw).hexdigest()
     if found != source.sha256:
-        raise FileError(f"{where} is not the {source.file} expected: SHA-256 {found[:12]}… instead of {source.sha256[:12]}…")
+        raise FileError(
+            f"{where} is not the {source.file} expected: SHA-256 {found[:12]}… instead of {source.sha256[:12]}…"
+        )
     return raw
 
 
@@ -229,4 +244,6 @@ def _downloaded(source: Source) -> bytes:
 def _numbers(raw: bytes, separator: str, header: bool = False) -> Array:
     import pandas
 
-    return pandas.read_csv(io.BytesIO(raw), sep=separator, header=0 if header else None).to_numpy(dtype=float)
+    return pandas.read_csv(io.BytesIO(raw), sep=separator, header=0 if header else None).to_numpy(
+        dtype=float
+    )

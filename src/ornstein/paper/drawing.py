@@ -10,7 +10,15 @@ import numpy as np
 Array = np.ndarray
 
 # Okabe and Ito's palette.
-BLUE, ORANGE, GREEN, RED, PURPLE, SKY, BLACK = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000"
+BLUE, ORANGE, GREEN, RED, PURPLE, SKY, BLACK = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#D55E00",
+    "#CC79A7",
+    "#56B4E9",
+    "#000000",
+)
 
 
 def figure(width: float, height: float) -> Any:
@@ -20,7 +28,15 @@ def figure(width: float, height: float) -> Any:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def ellipse(axes: Any, covariance: Array, centre: Array, colour: str, label: str, style: str = "-", sds: float = 3.0) -> None:
+def ellipse(
+    axes: Any,
+    covariance: Array,
+    centre: Array,
+    colour: str,
+    label: str,
+    style: str = "-",
+    sds: float = 3.0,
+) -> None:
     """The curve `sds` standard deviations from the centre of a two-dimensional Gaussian."""
     values, vectors = np.linalg.eigh(covariance)
     angle = np.linspace(0.0, 2.0 * np.pi, 200)

@@ -46,7 +46,10 @@ def markdown_table(rows: list[dict[str, Any]]) -> str:
     """
     lines = [f"| {' | '.join(rows[0])} |", f"|{'---|' * len(rows[0])}"]
     for row in rows:
-        cells = [f"{value:.3g}" if isinstance(value, float | np.floating) else str(value) for value in row.values()]
+        cells = [
+            f"{value:.3g}" if isinstance(value, float | np.floating) else str(value)
+            for value in row.values()
+        ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -60,9 +63,14 @@ def synthetic_model(seed: int = 0) -> GLM:
     return glm(features, response, prior_precision=1.0, noise_scale=1.0, intercept=False)
 
 
-def figure_1(directory: str | Path | None, quick: bool, report: Callable[[str], None]) -> Reproduced:
+def figure_1(
+    directory: str | Path | None, quick: bool, report: Callable[[str], None]
+) -> Reproduced:
     """Posterior, iterates and 3-sd ellipses on the smallest and largest principal components; wine and skin."""
-    panels = [("wine", "linear regression, white wine"), ("skin", "logistic regression, skin segmentation")]
+    panels = [
+        ("wine", "linear regression, white wine"),
+        ("skin", "logistic regression, skin segmentation"),
+    ]
     drawn = drawing.figure(12.0, 7.4)
     grid = drawn.subplots(2, 3)
     rows: list[dict[str, Any]] = []
@@ -70,12 +78,16 @@ def figure_1(directory: str | Path | None, quick: bool, report: Callable[[str], 
         model = paper_model(dataset, directory)
         curvature = measure(model)
         plane = drawing.principal_plane(curvature.posterior_covariance)
-        for axes, (name, posterior) in zip(line, _columns(model, curvature, dataset, quick), strict=True):
+        for axes, (name, posterior) in zip(
+            line, _columns(model, curvature, dataset, quick), strict=True
+        ):
             report(f"figure 1: {dataset}, {name}")
             _principal_panel(axes, posterior, curvature, plane)
             axes.set_title(f"{title}\n{name}", fontsize=10)
             forward, backward = posterior.kl_to(curvature.laplace)
-            rows.append({"dataset": dataset, "method": name, "kl_qf": forward, "kl_fq": backward, "seed": 0})
+            rows.append(
+                {"dataset": dataset, "method": name, "kl_qf": forward, "kl_fq": backward, "seed": 0}
+            )
     handles, labels = grid[0, 0].get_legend_handles_labels()
     drawn.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=9, markerscale=6)
     caption = (
@@ -85,10 +97,19 @@ def figure_1(directory: str | Path | None, quick: bool, report: Callable[[str], 
         "the posterior; the scalar rate is too wide in one direction and too narrow in the other, exactly as predicted; "
         "mean-field BBVI is too narrow along the long axis and too wide along the short one."
     )
-    return Reproduced("fig1", "Figure 1: stationary distributions and posteriors", drawn, rows, caption, markdown_table(rows))
+    return Reproduced(
+        "fig1",
+        "Figure 1: stationary distributions and posteriors",
+        drawn,
+        rows,
+        caption,
+        markdown_table(rows),
+    )
 
 
-def _columns(model: GLM, curvature: Curvature, dataset: str, quick: bool) -> list[tuple[str, Posterior]]:
+def _columns(
+    model: GLM, curvature: Curvature, dataset: str, quick: bool
+) -> list[tuple[str, Posterior]]:
     """The paper's three columns; chains as long as `STEPS` allow, up to two relaxation times a draw."""
     batch_size, draws, chains = published.BATCH_SIZES[dataset], 750, 2
     steps = STEPS[dataset] // (10 if quick else 1)
@@ -115,14 +136,37 @@ def _columns(model: GLM, curvature: Curvature, dataset: str, quick: bool) -> lis
 def _principal_panel(axes: Any, posterior: Posterior, curvature: Curvature, plane: Array) -> None:
     plane = 1e3 * plane  # thousandths, so that the axes need no factor of their own
     rng = np.random.default_rng(0)
-    exact = rng.multivariate_normal(np.zeros(curvature.dim), curvature.posterior_covariance, 1500) @ plane.T
+    exact = (
+        rng.multivariate_normal(np.zeros(curvature.dim), curvature.posterior_covariance, 1500)
+        @ plane.T
+    )
     flat = (posterior.draws.reshape(-1, curvature.dim) - curvature.mode) @ plane.T
-    axes.plot(*exact.T, ".", color=drawing.BLUE, markersize=1.5, label="posterior draws", zorder=1, rasterized=True)
-    axes.plot(*flat[:1500].T, ".", color=drawing.SKY, markersize=1.5, label="sampler's draws", zorder=2, rasterized=True)
+    axes.plot(
+        *exact.T,
+        ".",
+        color=drawing.BLUE,
+        markersize=1.5,
+        label="posterior draws",
+        zorder=1,
+        rasterized=True,
+    )
+    axes.plot(
+        *flat[:1500].T,
+        ".",
+        color=drawing.SKY,
+        markersize=1.5,
+        label="sampler's draws",
+        zorder=2,
+        rasterized=True,
+    )
     origin = np.zeros(2)
-    drawing.ellipse(axes, plane @ curvature.posterior_covariance @ plane.T, origin, drawing.BLACK, "posterior")
+    drawing.ellipse(
+        axes, plane @ curvature.posterior_covariance @ plane.T, origin, drawing.BLACK, "posterior"
+    )
     shift = plane @ (posterior.mean - curvature.mode)
-    drawing.ellipse(axes, plane @ posterior.covariance @ plane.T, shift, drawing.ORANGE, "empirical")
+    drawing.ellipse(
+        axes, plane @ posterior.covariance @ plane.T, shift, drawing.ORANGE, "empirical"
+    )
     if posterior.prediction is not None and posterior.prediction.covariance is not None:
         predicted = plane @ posterior.prediction.covariance @ plane.T
         drawing.ellipse(axes, predicted, origin, drawing.RED, "predicted", style="--")
@@ -130,7 +174,9 @@ def _principal_panel(axes: Any, posterior: Posterior, curvature: Curvature, plan
     axes.set_ylabel("largest principal component, 10⁻³", fontsize=9)
 
 
-def figure_2(directory: str | Path | None, quick: bool, report: Callable[[str], None]) -> Reproduced:
+def figure_2(
+    directory: str | Path | None, quick: bool, report: Callable[[str], None]
+) -> Reproduced:
     """Empirical against predicted covariance of constant SGD on wine, 11 × 11."""
     report("figure 2")
     model = paper_model("wine", directory)
@@ -147,14 +193,22 @@ def figure_2(directory: str | Path | None, quick: bool, report: Callable[[str], 
     limit = float(np.abs(predicted).max())
     drawn = drawing.figure(10.5, 3.6)
     grid = drawn.subplots(1, 3)
-    image = drawing.covariance_panel(grid[0], empirical, limit, "empirical covariance of the iterates")
+    image = drawing.covariance_panel(
+        grid[0], empirical, limit, "empirical covariance of the iterates"
+    )
     drawing.covariance_panel(grid[1], predicted, limit, "predicted (discrete, noise answers to θ)")
     drawing.covariance_panel(grid[2], empirical - predicted, limit, "difference, same scale")
     drawn.colorbar(image, ax=grid, label="covariance of standardised coefficients", shrink=0.8)
     for axes in grid:
         axes.set_xlabel("feature 1 … 11")
     rows = [
-        {"row": i, "column": j, "empirical": empirical[i, j], "predicted": predicted[i, j], "seed": 0}
+        {
+            "row": i,
+            "column": j,
+            "empirical": empirical[i, j],
+            "predicted": predicted[i, j],
+            "seed": 0,
+        }
         for i in range(len(empirical))
         for j in range(len(empirical))
     ]
@@ -170,21 +224,38 @@ def figure_2(directory: str | Path | None, quick: bool, report: Callable[[str], 
             "relaxation time, steps": posterior.prediction.relaxation_time,
         }
     ]
-    text = markdown_table(comparison) + "\nThe paper shows the two matrices without numbers and finds very good agreement.\n"
-    return Reproduced("fig2", "Figure 2: empirical and predicted covariance", drawn, rows, caption, text)
+    text = (
+        markdown_table(comparison)
+        + "\nThe paper shows the two matrices without numbers and finds very good agreement.\n"
+    )
+    return Reproduced(
+        "fig2", "Figure 2: empirical and predicted covariance", drawn, rows, caption, text
+    )
 
 
-def figure_3(directory: str | Path | None, quick: bool, report: Callable[[str], None]) -> Reproduced:
+def figure_3(
+    directory: str | Path | None, quick: bool, report: Callable[[str], None]
+) -> Reproduced:
     """Iterates, posterior and averaged iterates on the synthetic linear regression."""
     report("figure 3")
     model = synthetic_model()
     curvature = measure(model)
-    batch_size, step_size = int(published.IASG_PANEL["batch_size"]), published.IASG_PANEL["step_size"]
+    batch_size, step_size = (
+        int(published.IASG_PANEL["batch_size"]),
+        published.IASG_PANEL["step_size"],
+    )
     window = int(published.IASG_PANEL["window"])
     draws = 50 if quick else 1000
-    options: dict[str, Any] = {"batch_size": batch_size, "curvature": curvature, "progress": False, "chains": 2}
+    options: dict[str, Any] = {
+        "batch_size": batch_size,
+        "curvature": curvature,
+        "progress": False,
+        "chains": 2,
+    }
     options["max_steps"] = 10**9
-    averaged = sample(model, IASG(window, step_size, "scalar", rescale=False), draws=draws, **options)
+    averaged = sample(
+        model, IASG(window, step_size, "scalar", rescale=False), draws=draws, **options
+    )
     iterates = sample(model, ConstantSGD("scalar", step_size=step_size), draws=500, **options)
     panels = {
         "(a) iterates of SGD": iterates.covariance,
@@ -204,17 +275,23 @@ def figure_3(directory: str | Path | None, quick: bool, report: Callable[[str], 
         for i in range(len(covariance))
         for j in range(len(covariance))
     ]
-    ratio = float(np.mean(np.diagonal(averaged.covariance) / np.diagonal(curvature.posterior_covariance)))
+    ratio = float(
+        np.mean(np.diagonal(averaged.covariance) / np.diagonal(curvature.posterior_covariance))
+    )
     caption = (
         "Linear regression on data from the model, S = 1, ε = 0.005. Each panel has its own scale: the iterates are isotropic "
         f"and {np.trace(iterates.covariance) / np.trace(curvature.posterior_covariance):.0f} times wider than the posterior; "
         f"means over windows of N/S steps have its covariance (mean ratio of the variances {ratio:.3f})."
     )
     comparison = [
-        {"panel": title, "trace / posterior's": np.trace(covariance) / np.trace(curvature.posterior_covariance)}
+        {
+            "panel": title,
+            "trace / posterior's": np.trace(covariance) / np.trace(curvature.posterior_covariance),
+        }
         for title, covariance in panels.items()
     ]
     text = (
-        markdown_table(comparison) + "\nThe paper shows the panels without numbers: a very strong resemblance of (b) and (c).\n"
+        markdown_table(comparison)
+        + "\nThe paper shows the panels without numbers: a very strong resemblance of (b) and (c).\n"
     )
     return Reproduced("fig3", "Figure 3: iterate averaging", drawn, rows, caption, text)

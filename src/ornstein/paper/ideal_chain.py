@@ -18,7 +18,9 @@ Array = np.ndarray
 LENGTHS = np.geomspace(1.0, 4096.0, 13)  # in relaxation times
 
 
-def ideal_divergences(process: Process, states: int, posterior: Array, replicates: int, seed: int = 0) -> Array:
+def ideal_divergences(
+    process: Process, states: int, posterior: Array, replicates: int, seed: int = 0
+) -> Array:
     """KL(posterior ‖ fitted Gaussian) of `replicates` independent ideal chains of `states` states, `process.spacing` apart.
 
     Means over windows are taken as independent: at 30 relaxation times a window its correlation with the next is 1/60.
@@ -37,16 +39,27 @@ def _path(process: Process, states: int, rng: np.random.Generator) -> Array:
     """One ideal chain, (states, D), about zero."""
     modes, size = process.modes, process.modes.dimension
     if process.window > 1 or modes.damping != 1.0:
-        return rng.standard_normal((states, size)) @ np.linalg.cholesky(as_matrix(process.covariance(), size)).T
+        return (
+            rng.standard_normal((states, size))
+            @ np.linalg.cholesky(as_matrix(process.covariance(), size)).T
+        )
     ratio = (1.0 - modes.rates) ** process.spacing
     stationary = as_matrix(process.stationary, size)
-    innovations = rng.standard_normal((states, size)) @ np.linalg.cholesky(stationary * (1.0 - np.outer(ratio, ratio))).T
+    innovations = (
+        rng.standard_normal((states, size))
+        @ np.linalg.cholesky(stationary * (1.0 - np.outer(ratio, ratio))).T
+    )
     innovations[0] = np.linalg.cholesky(stationary) @ rng.standard_normal(size)
-    path = np.stack([scipy.signal.lfilter([1.0], [1.0, -r], innovations[:, k]) for k, r in enumerate(ratio)], axis=1)
+    path = np.stack(
+        [scipy.signal.lfilter([1.0], [1.0, -r], innovations[:, k]) for k, r in enumerate(ratio)],
+        axis=1,
+    )
     return np.asarray(path @ as_matrix(modes.basis, size).T)
 
 
-def length_that_shows(process: Process, posterior: Array, divergence: float, replicates: int = 24) -> float:
+def length_that_shows(
+    process: Process, posterior: Array, divergence: float, replicates: int = 24
+) -> float:
     """The length, in relaxation times, at which an ideal chain shows `divergence` on average; NaN where none does.
 
     The expected divergence falls with the length, towards the exact one.
@@ -55,7 +68,9 @@ def length_that_shows(process: Process, posterior: Array, divergence: float, rep
     lengths, shown = [], []
     for length in LENGTHS:
         # Short chains need many states to have a covariance at all; in long ones few tell the same.
-        spaced = replace(process, spacing=max(1, round(relaxation / (32.0 if length < 64.0 else 4.0))))
+        spaced = replace(
+            process, spacing=max(1, round(relaxation / (32.0 if length < 64.0 else 4.0)))
+        )
         states = round(length * relaxation / spaced.spacing)
         if states < 2 * process.modes.dimension:
             continue

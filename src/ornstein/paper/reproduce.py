@@ -24,11 +24,15 @@ from ornstein.paper.table_figure import table_reproduced
 Maker = Callable[[str | Path | None, bool, Callable[[str], None]], list[Reproduced]]
 
 
-def _table(directory: str | Path | None, quick: bool, report: Callable[[str], None]) -> list[Reproduced]:
+def _table(
+    directory: str | Path | None, quick: bool, report: Callable[[str], None]
+) -> list[Reproduced]:
     return [table_reproduced(table1.table_1(directory, quick, report))]
 
 
-def _hyperparameters(directory: str | Path | None, quick: bool, report: Callable[[str], None]) -> list[Reproduced]:
+def _hyperparameters(
+    directory: str | Path | None, quick: bool, report: Callable[[str], None]
+) -> list[Reproduced]:
     from ornstein.paper.hyperparameters import figure_6
 
     return [figure_6(directory, quick, report)]
@@ -46,14 +50,20 @@ MAKERS: dict[str, Maker] = {
 
 
 def reproduce(
-    what: str, out: str | Path, data_dir: str | Path | None = None, quick: bool = False, report: Callable[[str], None] = print
+    what: str,
+    out: str | Path,
+    data_dir: str | Path | None = None,
+    quick: bool = False,
+    report: Callable[[str], None] = print,
 ) -> list[Path]:
     """Make `what` ("table1", "fig1" … "fig6" or "all") in the folder `out`; returns the files written.
 
     With "all", a table or figure whose data are absent is said to be left out; asked for by name, it is an error.
     """
     if what != "all" and what not in MAKERS:
-        raise InputError(f"there is no {what!r} to reproduce; choose one of {', '.join((*MAKERS, 'all'))}")
+        raise InputError(
+            f"there is no {what!r} to reproduce; choose one of {', '.join((*MAKERS, 'all'))}"
+        )
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter(), time.process_time()
@@ -62,7 +72,9 @@ def reproduce(
     files: list[Path] = []
     for name in [key for key in MAKERS if key != "fig5"] if what == "all" else [what]:
         try:
-            made = [part for part in MAKERS[name](data_dir, quick, report) if what in ("all", part.name)]
+            made = [
+                part for part in MAKERS[name](data_dir, quick, report) if what in ("all", part.name)
+            ]
         except FileError as error:
             if what != "all":
                 raise
@@ -97,7 +109,8 @@ def write_part(part: Reproduced, folder: Path) -> list[Path]:
         writer.writerows({key: _plain(value) for key, value in row.items()} for row in part.rows)
     text = folder / f"{part.name}.md"
     text.write_text(
-        f"# {part.title}\n\n![{part.title}]({part.name}.png)\n\n{part.caption}\n\n{part.comparison}", encoding="utf-8"
+        f"# {part.title}\n\n![{part.title}]({part.name}.png)\n\n{part.caption}\n\n{part.comparison}",
+        encoding="utf-8",
     )
     return [*write_figure(part.drawn, folder, part.name), table, text]
 
@@ -108,7 +121,9 @@ def _plain(value: Any) -> Any:
     return f"{float(value):.9g}" if hasattr(value, "dtype") and value.dtype.kind == "f" else value
 
 
-def _page(parts: Iterable[Reproduced], left_out: list[str], folder: Path, what: str, quick: bool) -> Path:
+def _page(
+    parts: Iterable[Reproduced], left_out: list[str], folder: Path, what: str, quick: bool
+) -> Path:
     """One self-contained page with all parts."""
     import jinja2
 

@@ -43,7 +43,10 @@ ENOUGH_STEPS = {"wine": 250_000, "protein": 250_000, "skin": 3_500}
 FEWEST_RELAXATION_TIMES, RELAXATION_TIMES, MOST_RELAXATION_TIMES = 50.0, 52.0, 1000.0
 LONGER = {("skin", "sgld"): 400.0}
 FEWEST_WINDOWS, QUICK_WINDOWS = 50, 15
-NUTS_DRAWS, QUICK_NUTS_DRAWS = {"wine": 250, "protein": 250, "skin": 100}, 25  # a draw on skin takes 0.1 s
+NUTS_DRAWS, QUICK_NUTS_DRAWS = (
+    {"wine": 250, "protein": 250, "skin": 100},
+    25,
+)  # a draw on skin takes 0.1 s
 BBVI_TOLERANCE, QUICK_BBVI_TOLERANCE = 2e-3, 2e-2
 QUICK = 40  # times fewer steps
 THREADS = 2
@@ -95,16 +98,24 @@ def samplers(dataset: str) -> dict[str, Any]:
     }
 
 
-def table_1(directory: str | Path | None = None, quick: bool = False, report: Report = print, seeds: int = 5) -> list[Cell]:
+def table_1(
+    directory: str | Path | None = None, quick: bool = False, report: Report = print, seeds: int = 5
+) -> list[Cell]:
     """All cells, in the order of the paper's table; then the rows it could not have."""
     found = [
-        cell for dataset in published.DATASETS for cell in _cells(dataset, directory, quick, report, 2 if quick else seeds)
+        cell
+        for dataset in published.DATASETS
+        for cell in _cells(dataset, directory, quick, report, 2 if quick else seeds)
     ]
     order = [*published.TABLE_1, *(cell.method for cell in found)]
-    return sorted(found, key=lambda cell: (published.DATASETS.index(cell.dataset), order.index(cell.method)))
+    return sorted(
+        found, key=lambda cell: (published.DATASETS.index(cell.dataset), order.index(cell.method))
+    )
 
 
-def _cells(dataset: str, directory: str | Path | None, quick: bool, report: Report, seeds: int) -> Iterator[Cell]:
+def _cells(
+    dataset: str, directory: str | Path | None, quick: bool, report: Report, seeds: int
+) -> Iterator[Cell]:
     model = paper_model(dataset, directory)
     curvature = measure(model)
     for method, sampler in samplers(dataset).items():
@@ -114,7 +125,9 @@ def _cells(dataset: str, directory: str | Path | None, quick: bool, report: Repo
 
 
 def _said(cell: Cell, report: Report) -> Cell:
-    report(f"table 1: {cell.dataset}, {cell.method}: exact {cell.exact_kl_fq:.3g}, simulated {cell.sim_kl_fq:.3g} nats")
+    report(
+        f"table 1: {cell.dataset}, {cell.method}: exact {cell.exact_kl_fq:.3g}, simulated {cell.sim_kl_fq:.3g} nats"
+    )
     return cell
 
 
@@ -131,7 +144,10 @@ def tuned(dataset: str, method: str, sampler: Any, curvature: Curvature) -> tupl
     while not dynamics.predict(curvature).stable:
         rate /= 10.0
         dynamics = SGLD(step_size=rate).tune(curvature, batch_size)
-    paper, bound = published.TABLE_1["sgld"][dataset], 4.0 / (curvature.n_data * np.linalg.eigvalsh(curvature.hessian)[-1])
+    paper, bound = (
+        published.TABLE_1["sgld"][dataset],
+        4.0 / (curvature.n_data * np.linalg.eigvalsh(curvature.hessian)[-1]),
+    )
     return dynamics, (
         f"the paper's rate {published.SGLD_RATES[dataset]:g} diverges under this reading for every S (beyond 4/(N λ_max) = "
         f"{bound:.2g}): run at {rate:g}, the largest power of ten that is stable, as the paper's rates on the other sets are; its "
@@ -139,11 +155,15 @@ def tuned(dataset: str, method: str, sampler: Any, curvature: Curvature) -> tupl
     )
 
 
-def _rate_that_shows(curvature: Curvature, batch_size: int, stable: float, divergence: float) -> float:
+def _rate_that_shows(
+    curvature: Curvature, batch_size: int, stable: float, divergence: float
+) -> float:
     """The rate of SGLD, at most `stable`, whose exact KL(f‖q) is `divergence`; NaN where there is none."""
 
     def excess(log_rate: float) -> float:
-        prediction = SGLD(step_size=math.exp(log_rate)).tune(curvature, batch_size).predict(curvature)
+        prediction = (
+            SGLD(step_size=math.exp(log_rate)).tune(curvature, batch_size).predict(curvature)
+        )
         return math.log(max(prediction.kl_pq, 1e-300) / divergence)
 
     low, high = math.log(1e-4 * stable), math.log(stable)
@@ -152,7 +172,9 @@ def _rate_that_shows(curvature: Curvature, batch_size: int, stable: float, diver
     return math.exp(float(scipy.optimize.brentq(excess, low, high, xtol=1e-3)))
 
 
-def lengths(dataset: str, method: str, dynamics: Dynamics, prediction: Prediction, quick: bool) -> tuple[int, int]:
+def lengths(
+    dataset: str, method: str, dynamics: Dynamics, prediction: Prediction, quick: bool
+) -> tuple[int, int]:
     """Draws and the steps between them."""
     shorter, relaxation = QUICK if quick else 1, max(prediction.relaxation_time, 1.0)
     most, enough = MOST_STEPS[dataset] / shorter, ENOUGH_STEPS[dataset] / shorter
@@ -169,13 +191,28 @@ def lengths(dataset: str, method: str, dynamics: Dynamics, prediction: Predictio
     return math.ceil(steps / spacing), spacing
 
 
-def sampler_cell(dataset: str, method: str, sampler: Any, model: GLM, curvature: Curvature, quick: bool, seeds: int) -> Cell:
+def sampler_cell(
+    dataset: str,
+    method: str,
+    sampler: Any,
+    model: GLM,
+    curvature: Curvature,
+    quick: bool,
+    seeds: int,
+) -> Cell:
     """Predict, then simulate with `seeds` seeds, each a chain of its own from a draw of the predicted law."""
     dynamics, note = tuned(dataset, method, sampler, curvature)
-    prediction, continuous = dynamics.predict(curvature), dynamics.predict(curvature, time="continuous")
+    prediction, continuous = (
+        dynamics.predict(curvature),
+        dynamics.predict(curvature, time="continuous"),
+    )
     assert prediction.process is not None
     draws, spacing = lengths(dataset, method, dynamics, prediction, quick)
-    options: dict[str, Any] = {"draws": draws, "thin": "auto" if dynamics.window > 1 else spacing, "keep": "moments"}
+    options: dict[str, Any] = {
+        "draws": draws,
+        "thin": "auto" if dynamics.window > 1 else spacing,
+        "keep": "moments",
+    }
     options["warmup"] = min(math.ceil(5.0 * prediction.relaxation_time), draws * spacing // 4)
 
     def run(seed: int) -> Any:
@@ -188,12 +225,16 @@ def sampler_cell(dataset: str, method: str, sampler: Any, model: GLM, curvature:
         posteriors = list(pool.map(run, range(seeds)))
     found = np.array([posterior.kl_to(curvature.laplace) for posterior in posteriors])
     process, states = posteriors[0].moment_process(), posteriors[0].settings["states"]
-    ideal = ideal_divergences(process, states, curvature.posterior_covariance, REPLICATES // (6 if quick else 1))
+    ideal = ideal_divergences(
+        process, states, curvature.posterior_covariance, REPLICATES // (6 if quick else 1)
+    )
     steps = draws * spacing
     paper = published.TABLE_1.get(method, {}).get(dataset, math.nan)
     matching = math.nan
     if paper > prediction.kl_pq:
-        matching = prediction.relaxation_time * length_that_shows(process, curvature.posterior_covariance, paper)
+        matching = prediction.relaxation_time * length_that_shows(
+            process, curvature.posterior_covariance, paper
+        )
     return Cell(
         dataset,
         method,
@@ -205,17 +246,24 @@ def sampler_cell(dataset: str, method: str, sampler: Any, model: GLM, curvature:
         float(found[:, 1].std(ddof=1)),
         float(found[:, 0].mean()),
         float(ideal.mean()),
-        float((found[:, 1].mean() - ideal.mean()) / (ideal.std(ddof=1) * math.sqrt(1.0 / len(found) + 1.0 / len(ideal)))),
+        float(
+            (found[:, 1].mean() - ideal.mean())
+            / (ideal.std(ddof=1) * math.sqrt(1.0 / len(found) + 1.0 / len(ideal)))
+        ),
         monte_carlo_floor(process, states),
         steps / max(prediction.relaxation_time, 1e-12),
         steps,
         matching,
         " ".join(str(seed) for seed in range(seeds)),
-        "; ".join(part for part in (note, *_remarks(paper, prediction, matching, steps, note)) if part),
+        "; ".join(
+            part for part in (note, *_remarks(paper, prediction, matching, steps, note)) if part
+        ),
     )
 
 
-def _remarks(paper: float, prediction: Prediction, matching: float, steps: int, note: str) -> tuple[str, str]:
+def _remarks(
+    paper: float, prediction: Prediction, matching: float, steps: int, note: str
+) -> tuple[str, str]:
     """On the paper's number, and on a chain that is too short to be held against a prediction."""
     relaxation = max(prediction.relaxation_time, 1e-12)
     needed = f"{float(f'{RELAXATION_TIMES * relaxation:.2g}'):,.0f}"
@@ -239,7 +287,15 @@ def bbvi_cell(dataset: str, model: GLM, curvature: Curvature, quick: bool, seeds
     paper = published.TABLE_1["bbvi"][dataset]
     note = f"{np.mean([run.settings['passes'] for run in runs]):.3g} passes over the data"
     remark = disagreement(paper, exact[0], math.nan, "")
-    return _baseline_cell(dataset, "bbvi", paper, exact, runs, curvature, "; ".join(part for part in (note, remark) if part))
+    return _baseline_cell(
+        dataset,
+        "bbvi",
+        paper,
+        exact,
+        runs,
+        curvature,
+        "; ".join(part for part in (note, remark) if part),
+    )
 
 
 def nuts_cell(dataset: str, model: GLM, curvature: Curvature, quick: bool, seeds: int) -> Cell:
@@ -247,7 +303,13 @@ def nuts_cell(dataset: str, model: GLM, curvature: Curvature, quick: bool, seeds
     from ornstein.baselines.nuts import nuts
 
     draws = QUICK_NUTS_DRAWS if quick else NUTS_DRAWS[dataset]
-    options: dict[str, Any] = {"draws": draws, "warmup": draws, "chains": 1, "dense_mass": True, "init": curvature.mode}
+    options: dict[str, Any] = {
+        "draws": draws,
+        "warmup": draws,
+        "chains": 1,
+        "dense_mass": True,
+        "init": curvature.mode,
+    }
     runs = [nuts(model, seed=seed, **options) for seed in range(seeds)]
     note = f"{draws} draws a seed, {np.mean([run.settings['passes'] for run in runs]):.3g} passes over the data"
     cell = _baseline_cell(dataset, "nuts", math.nan, (0.0, 0.0), runs, curvature, note)
@@ -255,7 +317,13 @@ def nuts_cell(dataset: str, model: GLM, curvature: Curvature, quick: bool, seeds
 
 
 def _baseline_cell(
-    dataset: str, method: str, paper: float, exact: tuple[float, float], runs: list[Any], curvature: Curvature, note: str
+    dataset: str,
+    method: str,
+    paper: float,
+    exact: tuple[float, float],
+    runs: list[Any],
+    curvature: Curvature,
+    note: str,
 ) -> Cell:
     laws = [Gaussian(run.mean, run.covariance) for run in runs]
     found = np.array([(kl(law, curvature.laplace), kl(curvature.laplace, law)) for law in laws])

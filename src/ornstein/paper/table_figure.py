@@ -27,7 +27,9 @@ def table_reproduced(cells: list[Cell]) -> Reproduced:
         "chain is long. Most of the paper's numbers lie above both, as those of a chain would that is short for its slowest direction; "
         "the paper does not give its lengths."
     )
-    return Reproduced("table1", "Table 1: KL divergences", _drawn(cells), rows(cells), caption, _markdown(cells))
+    return Reproduced(
+        "table1", "Table 1: KL divergences", _drawn(cells), rows(cells), caption, _markdown(cells)
+    )
 
 
 def _drawn(cells: list[Cell]) -> Any:
@@ -38,15 +40,42 @@ def _drawn(cells: list[Cell]) -> Any:
     for axes, dataset in zip(grid, datasets, strict=True):
         mine = [cell for cell in cells if cell.dataset == dataset]
         height = [len(methods) - 1 - methods.index(cell.method) for cell in mine]
-        paper, exact = [cell.paper_kl for cell in mine], [max(cell.exact_kl_fq, 1e-4) for cell in mine]
+        paper, exact = (
+            [cell.paper_kl for cell in mine],
+            [max(cell.exact_kl_fq, 1e-4) for cell in mine],
+        )
         simulated, spread = [cell.sim_kl_fq for cell in mine], [cell.sim_sd for cell in mine]
-        spread = [0.0 if math.isnan(value) else min(value, 0.9 * mean) for value, mean in zip(spread, simulated, strict=True)]
+        spread = [
+            0.0 if math.isnan(value) else min(value, 0.9 * mean)
+            for value, mean in zip(spread, simulated, strict=True)
+        ]
         axes.plot(paper, height, "D", color=drawing.ORANGE, label="paper", markersize=6)
         axes.plot(
-            exact, height, "s", color=drawing.BLACK, label="exact prediction (0 shown at 1e-4)", markersize=8, fillstyle="none"
+            exact,
+            height,
+            "s",
+            color=drawing.BLACK,
+            label="exact prediction (0 shown at 1e-4)",
+            markersize=8,
+            fillstyle="none",
         )
-        axes.errorbar(simulated, height, xerr=spread, fmt="o", color=drawing.BLUE, label="simulated", markersize=4)
-        axes.plot([cell.floor for cell in mine], height, "|", color=drawing.GREEN, markersize=12, label="Monte-Carlo floor")
+        axes.errorbar(
+            simulated,
+            height,
+            xerr=spread,
+            fmt="o",
+            color=drawing.BLUE,
+            label="simulated",
+            markersize=4,
+        )
+        axes.plot(
+            [cell.floor for cell in mine],
+            height,
+            "|",
+            color=drawing.GREEN,
+            markersize=12,
+            label="Monte-Carlo floor",
+        )
         axes.set(xscale="log", title=dataset, xlabel="KL(posterior ‖ sampler), nats")
         axes.set_yticks(range(len(methods)), methods[::-1])
         axes.grid(axis="x", alpha=0.3)
@@ -64,10 +93,23 @@ def _markdown(cells: list[Cell]) -> str:
     lines = [f"| {' | '.join(heading)} |", f"|{'---|' * len(heading)}"]
     for cell in cells:
         numbers = (cell.paper_kl, cell.exact_kl_fq, cell.continuous_kl_fq)
-        after = (cell.ideal_kl_fq, cell.agreement_z, cell.exact_kl_qf, cell.floor, cell.relaxation_times)
+        after = (
+            cell.ideal_kl_fq,
+            cell.agreement_z,
+            cell.exact_kl_qf,
+            cell.floor,
+            cell.relaxation_times,
+        )
         spread = "" if math.isnan(cell.sim_sd) else f" ± {_number(cell.sim_sd)}"
         simulated = _number(cell.sim_kl_fq) + spread
-        shown = [cell.dataset, cell.method, *map(_number, numbers), simulated, *map(_number, after), cell.note]
+        shown = [
+            cell.dataset,
+            cell.method,
+            *map(_number, numbers),
+            simulated,
+            *map(_number, after),
+            cell.note,
+        ]
         lines.append(f"| {' | '.join(shown)} |")
     return "\n".join(lines) + f"\n\n{HOW_TO_READ}\n"
 

@@ -38,7 +38,12 @@ class ConstantSGD:
         target: "posterior", or "sandwich" A⁻¹CA⁻¹/N, which is robust to misspecification.
 
     >>> from ornstein.curvature import Curvature
-    >>> cur = Curvature(mode=[0.0, 0.0], hessian=[[2.0, 1.0], [1.0, 2.0]], noise=[[1.0, 0.0], [0.0, 3.0]], n_data=1000)
+    >>> cur = Curvature(
+    ...     mode=[0.0, 0.0],
+    ...     hessian=[[2.0, 1.0], [1.0, 2.0]],
+    ...     noise=[[1.0, 0.0], [0.0, 3.0]],
+    ...     n_data=1000,
+    ... )
     >>> prediction = ConstantSGD("full").tune(cur, batch_size=10).predict(cur)
     >>> round(prediction.kl_qp, 12)
     0.0
@@ -61,9 +66,13 @@ class ConstantSGD:
         if not isinstance(self.step_size, str):
             given = as_numbers("step_size", self.step_size)
             if not np.all(np.isfinite(given)) or (given.ndim < 2 and np.any(given <= 0)):
-                raise InputError(f"step_size must be positive and finite; got {brief(self.step_size)}")
+                raise InputError(
+                    f"step_size must be positive and finite; got {brief(self.step_size)}"
+                )
         elif self.step_size != "auto":
-            raise InputError(f"step_size must be 'auto', a number or an array; got {self.step_size!r}")
+            raise InputError(
+                f"step_size must be 'auto', a number or an array; got {self.step_size!r}"
+            )
         if self.target == "sandwich" and self.tuning == "continuous":
             raise InputError(
                 "the paper's continuous-time formulas aim at the posterior: target='sandwich' needs tuning='discrete'"
@@ -92,7 +101,9 @@ class ConstantSGD:
         else:
             step = self._given(sampled.noise)
         if curvature.diagonal and step.ndim == 2:
-            raise InputError("the full preconditioner needs the full curvature; this one holds diagonals only. Use 'diagonal'")
+            raise InputError(
+                "the full preconditioner needs the full curvature; this one holds diagonals only. Use 'diagonal'"
+            )
         return Dynamics(
             step,
             batch_size,
@@ -113,14 +124,20 @@ class ConstantSGD:
             return given / (noise if noise.ndim == 1 else np.diagonal(noise))
         return given * theory.theorem_2_preconditioner(noise, 2, 1.0)
 
-    def _automatic(self, curvature: Curvature, sampled: SampledNoise, batch: float) -> tuple[Array, tuple[str, ...]]:
+    def _automatic(
+        self, curvature: Curvature, sampled: SampledNoise, batch: float
+    ) -> tuple[Array, tuple[str, ...]]:
         if self.tuning == "continuous":
             return self.damping * self._paper(curvature, sampled.noise, batch), ()
         n_data, noise = curvature.n_data, sampled.noise
         if self.preconditioner == "full":
             if self.target == "sandwich":
-                return theory.sandwich_preconditioner(curvature.hessian, n_data, batch, self.damping), ()
-            return theory.exact_preconditioner(curvature.hessian, noise, n_data, batch, self.damping), ()
+                return theory.sandwich_preconditioner(
+                    curvature.hessian, n_data, batch, self.damping
+                ), ()
+            return theory.exact_preconditioner(
+                curvature.hessian, noise, n_data, batch, self.damping
+            ), ()
         step, notes = self._search(curvature, noise, batch)
         for _ in range(4):
             # The noise answers to the spread that the step itself causes: search again on the noise met there.
@@ -138,36 +155,60 @@ class ConstantSGD:
                 break
         return step, notes
 
-    def _shrunk(self, step: Array, curvature: Curvature, sampled: SampledNoise, batch: float) -> Array:
+    def _shrunk(
+        self, step: Array, curvature: Curvature, sampled: SampledNoise, batch: float
+    ) -> Array:
         """The multiple of an unstable step whose law, with the noise that answers to it, is nearest the target."""
         target = self._target(curvature)
 
         def divergence(log_factor: float) -> float:
-            spread = _spread(Dynamics(np.exp(log_factor) * step, 1, damping=self.damping), curvature, sampled, batch)
+            spread = _spread(
+                Dynamics(np.exp(log_factor) * step, 1, damping=self.damping),
+                curvature,
+                sampled,
+                batch,
+            )
             worst = 1e6 * (1.0 + np.exp(log_factor))
             if spread is None:
                 return worst
-            return min(worst, theory.kl_covariance(*((spread, target) if self.objective == "kl_qp" else (target, spread))))
+            return min(
+                worst,
+                theory.kl_covariance(
+                    *((spread, target) if self.objective == "kl_qp" else (target, spread))
+                ),
+            )
 
         found = scipy.optimize.minimize_scalar(
             divergence, bounds=(np.log(1e-3), 0.0), method="bounded", options={"xatol": 1e-2}
         )
         return np.exp(found.x) * step
 
-    def _search(self, curvature: Curvature, noise: Array, batch: float) -> tuple[Array, tuple[str, ...]]:
+    def _search(
+        self, curvature: Curvature, noise: Array, batch: float
+    ) -> tuple[Array, tuple[str, ...]]:
         target = self._target(curvature)
         options: dict[str, Any] = {"damping": self.damping, "objective": self.objective}
         if self.preconditioner == "scalar":
-            return np.asarray(theory.exact_rate(curvature.hessian, noise, target, batch, **options)), ()
+            return np.asarray(
+                theory.exact_rate(curvature.hessian, noise, target, batch, **options)
+            ), ()
         if self.preconditioner == "sqrt":
             shape = theory.square_root_shape(noise)
-            return shape * theory.exact_rate(curvature.hessian, noise, target, batch, shape=shape, **options), ()
+            return shape * theory.exact_rate(
+                curvature.hessian, noise, target, batch, shape=shape, **options
+            ), ()
         if curvature.diagonal and self.target == "posterior":
-            return theory.exact_preconditioner(curvature.hessian, noise, curvature.n_data, batch, self.damping), ()
+            return theory.exact_preconditioner(
+                curvature.hessian, noise, curvature.n_data, batch, self.damping
+            ), ()
         shape = theory.diagonal_corollary(noise, curvature.n_data, batch)
-        start = shape * theory.exact_rate(curvature.hessian, noise, target, batch, shape=shape, **options)
+        start = shape * theory.exact_rate(
+            curvature.hessian, noise, target, batch, shape=shape, **options
+        )
         if curvature.diagonal or curvature.dim > EXACT_DIAGONAL_LIMIT:
-            return start, (f"diagonal tuning beyond {EXACT_DIAGONAL_LIMIT} parameters: 1/C_kk with an exact common factor",)
+            return start, (
+                f"diagonal tuning beyond {EXACT_DIAGONAL_LIMIT} parameters: 1/C_kk with an exact common factor",
+            )
         return theory.exact_diagonal(curvature.hessian, noise, target, batch, start, **options), ()
 
     def _target(self, curvature: Curvature) -> Array:
@@ -189,7 +230,9 @@ class ConstantSGD:
         return np.asarray(theory.theorem_1_rate(noise, n_data, batch))
 
 
-def _spread(trial: Dynamics, curvature: Curvature, sampled: SampledNoise, batch: float) -> Array | None:
+def _spread(
+    trial: Dynamics, curvature: Curvature, sampled: SampledNoise, batch: float
+) -> Array | None:
     """Σ of a trial step with the noise that answers to it; None where it is unstable."""
     response = curvature.noise_response
     assert response is not None
@@ -197,7 +240,9 @@ def _spread(trial: Dynamics, curvature: Curvature, sampled: SampledNoise, batch:
     if not modes.stable:
         return None
     constant = (sampled.noise - curvature.effective_noise + curvature.noise) / batch
-    solved = theory.solve_modes_responding(modes, constant, lambda spread: response(spread) / batch, tolerance=1e-5)
+    solved = theory.solve_modes_responding(
+        modes, constant, lambda spread: response(spread) / batch, tolerance=1e-5
+    )
     return None if solved is None else modes.to_theta(solved)
 
 

@@ -53,7 +53,12 @@ class IASG:
         damping: μ in (0, 1]; below 1 the chain has momentum.
 
     >>> from ornstein.curvature import Curvature
-    >>> cur = Curvature(mode=[0.0, 0.0], hessian=[[2.0, 1.0], [1.0, 2.0]], noise=[[1.0, 0.0], [0.0, 3.0]], n_data=10_000)
+    >>> cur = Curvature(
+    ...     mode=[0.0, 0.0],
+    ...     hessian=[[2.0, 1.0], [1.0, 2.0]],
+    ...     noise=[[1.0, 0.0], [0.0, 3.0]],
+    ...     n_data=10_000,
+    ... )
     >>> tuned = IASG().tune(cur, batch_size=10)
     >>> tuned.window, round(tuned.predict(cur).kl_qp, 12)
     (1000, 0.0)
@@ -69,17 +74,23 @@ class IASG:
 
     def __post_init__(self) -> None:
         if self.preconditioner not in PRECONDITIONERS:
-            raise InputError(f"preconditioner must be one of {PRECONDITIONERS}, not {self.preconditioner!r}")
+            raise InputError(
+                f"preconditioner must be one of {PRECONDITIONERS}, not {self.preconditioner!r}"
+            )
         if self.target not in ("posterior", "sandwich"):
             raise InputError(f"target must be 'posterior' or 'sandwich', not {self.target!r}")
         if self.window != "auto" and not (is_whole(self.window) and int(self.window) >= 2):
-            raise InputError(f"window must be 'auto' or a whole number of steps, 2 or more; got {self.window!r}")
+            raise InputError(
+                f"window must be 'auto' or a whole number of steps, 2 or more; got {self.window!r}"
+            )
         if not is_whole(self.gap) or self.gap < 0:
             raise InputError(f"gap must be a whole number of steps, 0 or more; got {self.gap!r}")
         checked_damping(self.damping)
         if isinstance(self.step_size, str):
             if self.step_size != "auto":
-                raise InputError(f"step_size must be 'auto', a number or an array; got {self.step_size!r}")
+                raise InputError(
+                    f"step_size must be 'auto', a number or an array; got {self.step_size!r}"
+                )
             return
         given = as_numbers("step_size", self.step_size)
         if not np.all(np.isfinite(given)) or (given.ndim < 2 and np.any(given <= 0)):
@@ -93,7 +104,12 @@ class IASG:
         """The Dynamics for this Curvature. Never raises on instability: its prediction says `stable=False`."""
         scheme = checked_scheme(scheme)
         batch_size = checked_batch_size(batch_size, curvature.n_data, scheme)
-        problem = _Problem(curvature, batch_size, effective_batch(scheme, curvature.n_data, batch_size), self.damping)
+        problem = _Problem(
+            curvature,
+            batch_size,
+            effective_batch(scheme, curvature.n_data, batch_size),
+            self.damping,
+        )
         window = problem.pass_length if isinstance(self.window, str) else int(self.window)
         sampled = self._sampled_noise(curvature)
         dynamics, times = self._first_feasible(problem, sampled, window, scheme)
@@ -102,7 +118,9 @@ class IASG:
             return replace(dynamics, notes=tuple(notes))
         if times < ENOUGH and self._can_lengthen:
             window = int(np.ceil(ENOUGH * window / times))
-            notes.append(f"N/S = {problem.pass_length} steps are {times:.3g} relaxation times: {window} are taken instead")
+            notes.append(
+                f"N/S = {problem.pass_length} steps are {times:.3g} relaxation times: {window} are taken instead"
+            )
             dynamics, times = replace(dynamics, window=window), ENOUGH
         notes.append(
             f"a window of {window} steps is {times:.3g} relaxation times (wanted: {ENOUGH:.0f}); "
@@ -125,7 +143,9 @@ class IASG:
             return SampledNoise(curvature.effective_noise)
         return sampled_noise(curvature, curvature.effective_noise, batch_size=1.0)
 
-    def _first_feasible(self, problem: _Problem, sampled: SampledNoise, window: int, scheme: str) -> tuple[Dynamics, float]:
+    def _first_feasible(
+        self, problem: _Problem, sampled: SampledNoise, window: int, scheme: str
+    ) -> tuple[Dynamics, float]:
         """The first step whose window is long enough, else the last; and the window's length in relaxation times."""
         for step in self._steps(problem, window):
             dynamics = Dynamics(
@@ -152,7 +172,9 @@ class IASG:
         else:
             yield self._step(problem, window, "scalar")
             if isinstance(self.step_size, str):
-                yield self._step(problem, window, "diagonal" if problem.curvature.diagonal else "full")
+                yield self._step(
+                    problem, window, "diagonal" if problem.curvature.diagonal else "full"
+                )
 
     def _step(self, problem: _Problem, window: int, preconditioner: str) -> Array:
         shape = problem.shape(preconditioner)
@@ -168,16 +190,25 @@ class IASG:
             return None
         target = curvature.posterior_covariance
         if self.target == "sandwich":
-            target = theory.sandwich_covariance(curvature.hessian, curvature.noise, curvature.n_data)
+            target = theory.sandwich_covariance(
+                curvature.hessian, curvature.noise, curvature.n_data
+            )
         if spread.ndim == 1 and target.ndim == 1:
             return theory.transport_map(spread, target)
         unit = curvature.laplace.standard_deviation
         units = np.multiply.outer(unit, unit)
-        source, destination = as_matrix(spread, curvature.dim) / units, as_matrix(target, curvature.dim) / units
+        source, destination = (
+            as_matrix(spread, curvature.dim) / units,
+            as_matrix(target, curvature.dim) / units,
+        )
         return theory.transport_map(source, destination) * np.divide.outer(unit, unit)
 
     def _on_preconditioner(self, problem: _Problem, window: int, dynamics: Dynamics) -> list[str]:
-        if self.preconditioner != "auto" or not isinstance(self.step_size, str) or dynamics.preconditioner.ndim == 0:
+        if (
+            self.preconditioner != "auto"
+            or not isinstance(self.step_size, str)
+            or dynamics.preconditioner.ndim == 0
+        ):
             return []
         return [
             f"with λ_max/λ_min = {problem.condition_number:.3g} no scalar step makes windows of {window} steps long enough for "
@@ -187,13 +218,21 @@ class IASG:
     def _too_short(self, problem: _Problem, window: int, times: float) -> str:
         said = f"a window of {window} steps is only {times:.3g} relaxation times long (wanted: {ENOUGH:.0f}): "
         bias = (
-            "the linear map leans on the predicted covariance" if self.rescale else f"they are up to {1 / times:.0%} too narrow"
+            "the linear map leans on the predicted covariance"
+            if self.rescale
+            else f"they are up to {1 / times:.0%} too narrow"
         )
         said += f"neighbouring draws are correlated, and {bias}"
-        ways = [f"window={int(np.ceil(ENOUGH * window / times))} or more" + ("" if self.rescale else " with rescale=True")]
+        ways = [
+            f"window={int(np.ceil(ENOUGH * window / times))} or more"
+            + ("" if self.rescale else " with rescale=True")
+        ]
         if not isinstance(self.step_size, str):
             ways.append("step_size='auto' or a larger step")
-        if self.preconditioner in ("scalar", "diagonal") and problem.condition_number >= 2.0 / ENOUGH * window:
+        if (
+            self.preconditioner in ("scalar", "diagonal")
+            and problem.condition_number >= 2.0 / ENOUGH * window
+        ):
             ways.append(f"preconditioner='full' ({problem.condition(window)})")
         return f"{said}. Use {', or '.join(ways)}, or a smaller batch"
 
@@ -220,7 +259,9 @@ class _Problem:
         if preconditioner == "diagonal":
             return 1.0 / (hessian if hessian.ndim == 1 else np.diagonal(hessian))
         if hessian.ndim == 1:
-            raise InputError("the full preconditioner needs the full curvature; this one holds diagonals only. Use 'diagonal'")
+            raise InputError(
+                "the full preconditioner needs the full curvature; this one holds diagonals only. Use 'diagonal'"
+            )
         return self.curvature.n_data * self.curvature.posterior_covariance
 
     def rate(self, shape: Array, window: int, fastest: float) -> float:
@@ -243,12 +284,18 @@ class _Problem:
         if response is None or not modes.stable:
             return modes.stable
         noise, batch = self.curvature.noise / self.batch, self.batch
-        solved = theory.solve_modes_responding(modes, noise, lambda spread: response(spread) / batch, tolerance=1e-2)
+        solved = theory.solve_modes_responding(
+            modes, noise, lambda spread: response(spread) / batch, tolerance=1e-2
+        )
         return solved is not None
 
     @property
     def condition_number(self) -> float:
-        values = self.curvature.hessian if self.curvature.diagonal else np.linalg.eigvalsh(self.curvature.hessian)
+        values = (
+            self.curvature.hessian
+            if self.curvature.diagonal
+            else np.linalg.eigvalsh(self.curvature.hessian)
+        )
         return float(np.max(values) / np.min(values))
 
     def condition(self, window: int) -> str:

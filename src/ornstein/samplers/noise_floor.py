@@ -50,7 +50,9 @@ def sampled_noise(curvature: Curvature, noise: Array, batch_size: float) -> Samp
         part = _positive_part(np.diag(part) if part.ndim == 1 and noise.ndim == 2 else part)
         lifted, _ = _scarcest(curvature, noise + part)
         if lifted >= SINGULAR:
-            return SampledNoise(noise + part, part, (f"{_said(ratio, where)}: prior noise is injected",))
+            return SampledNoise(
+                noise + part, part, (f"{_said(ratio, where)}: prior noise is injected",)
+            )
     if ratio >= SINGULAR:
         return SampledNoise(noise, notes=(f"{_said(ratio, where)}: the chain is slow there",))
     raise CurvatureError(

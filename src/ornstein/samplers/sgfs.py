@@ -39,7 +39,12 @@ class SGFS:
         damping: μ in (0, 1]; below 1 the chain has momentum.
 
     >>> from ornstein.curvature import Curvature
-    >>> cur = Curvature(mode=[0.0, 0.0], hessian=[[2.0, 1.0], [1.0, 2.0]], noise=[[1.0, 0.0], [0.0, 3.0]], n_data=1000)
+    >>> cur = Curvature(
+    ...     mode=[0.0, 0.0],
+    ...     hessian=[[2.0, 1.0], [1.0, 2.0]],
+    ...     noise=[[1.0, 0.0], [0.0, 3.0]],
+    ...     n_data=1000,
+    ... )
     >>> round(SGFS(injected=0.1).tune(cur, batch_size=10).predict(cur).kl_qp, 12)
     0.0
     """
@@ -53,12 +58,16 @@ class SGFS:
 
     def __post_init__(self) -> None:
         if self.preconditioner not in PRECONDITIONERS:
-            raise InputError(f"preconditioner must be one of {PRECONDITIONERS}, not {self.preconditioner!r}")
+            raise InputError(
+                f"preconditioner must be one of {PRECONDITIONERS}, not {self.preconditioner!r}"
+            )
         checked_step_size(self.step_size)
         if self.max_step is not None and not (is_number(self.max_step) and self.max_step > 0):
             raise InputError(f"max_step must be positive; got {brief(self.max_step)}")
         if self.max_step is not None and self.injected is not None:
-            raise InputError("max_step decides the injected noise: give one of max_step and injected, not both")
+            raise InputError(
+                "max_step decides the injected noise: give one of max_step and injected, not both"
+            )
         if self.injected is not None:
             as_numbers("injected", self.injected)
         self._as_constant_sgd()  # checks tuning and damping
@@ -95,7 +104,9 @@ class SGFS:
     def _as_constant_sgd(self) -> ConstantSGD:
         return ConstantSGD(self.preconditioner, damping=self.damping, tuning=self.tuning)
 
-    def _extra_noise(self, curvature: Curvature, noise: Array, step_size: float, batch: float) -> tuple[Array, tuple[str, ...]]:
+    def _extra_noise(
+        self, curvature: Curvature, noise: Array, step_size: float, batch: float
+    ) -> tuple[Array, tuple[str, ...]]:
         """EEᵀ, and what there is to say about it."""
         if self.max_step is not None:
             return self._missing_noise(curvature, noise, step_size, batch)
@@ -103,10 +114,14 @@ class SGFS:
             return step_size / batch * noise, ()
         factor = np.asarray(self.injected, dtype=float)
         if factor.shape not in ((), (curvature.dim,)) and factor.shape[:1] != (curvature.dim,):
-            raise InputError(f"injected must have shape (), (D,) or (D, k) with D = {curvature.dim}; it has {factor.shape}")
+            raise InputError(
+                f"injected must have shape (), (D,) or (D, k) with D = {curvature.dim}; it has {factor.shape}"
+            )
         if not np.all(np.isfinite(factor)):
             raise InputError("injected holds a value that is not finite")
-        return factor @ factor.T if factor.ndim == 2 else np.broadcast_to(factor**2, (curvature.dim,)), ()
+        return factor @ factor.T if factor.ndim == 2 else np.broadcast_to(
+            factor**2, (curvature.dim,)
+        ), ()
 
     def _missing_noise(
         self, curvature: Curvature, noise: Array, step_size: float, batch: float
@@ -120,7 +135,9 @@ class SGFS:
             extra = (vectors * np.maximum(missing, 0.0)) @ vectors.T
             which = f"{np.sum(missing < 0)} of {curvature.dim} eigenvectors of C"
         else:
-            missing = wanted - step_size / batch * (noise if noise.ndim == 1 else np.diagonal(noise))
+            missing = wanted - step_size / batch * (
+                noise if noise.ndim == 1 else np.diagonal(noise)
+            )
             extra = np.maximum(missing, 0.0)
             named = [curvature.names[position] for position in np.flatnonzero(missing < 0)]
             which = ", ".join(named[:5]) + (f" and {len(named) - 5} more" if len(named) > 5 else "")
@@ -131,10 +148,16 @@ class SGFS:
 
     def _bounded(self, step: Array, step_size: float) -> tuple[Array, tuple[str, ...]]:
         """Hold a searched diagonal or scalar step to max_step where the search went beyond it."""
-        if self.max_step is None or step.ndim == 2 or not np.any(step > self.max_step * step_size * (1.0 + 1e-12)):
+        if (
+            self.max_step is None
+            or step.ndim == 2
+            or not np.any(step > self.max_step * step_size * (1.0 + 1e-12))
+        ):
             return step, ()
         lowered = int(np.sum(step > self.max_step * step_size))
-        return np.minimum(step, self.max_step * step_size), (f"max_step: {lowered} entries of H were lowered to it",)
+        return np.minimum(step, self.max_step * step_size), (
+            f"max_step: {lowered} entries of H were lowered to it",
+        )
 
 
 def _sum(left: Array, right: Array) -> Array:

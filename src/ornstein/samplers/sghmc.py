@@ -34,7 +34,12 @@ class SGHMC:
         exact: as above.
 
     >>> from ornstein.curvature import Curvature
-    >>> cur = Curvature(mode=[0.0, 0.0], hessian=[[2.0, 1.0], [1.0, 2.0]], noise=[[1.0, 0.0], [0.0, 3.0]], n_data=1000)
+    >>> cur = Curvature(
+    ...     mode=[0.0, 0.0],
+    ...     hessian=[[2.0, 1.0], [1.0, 2.0]],
+    ...     noise=[[1.0, 0.0], [0.0, 3.0]],
+    ...     n_data=1000,
+    ... )
     >>> SGHMC().tune(cur, batch_size=10).predict(cur).kl_qp <= 0.05
     True
     """
@@ -61,7 +66,15 @@ class SGHMC:
             step = np.asarray(step_size * curvature.n_data)
             note = f"step size η = {step_size:.6g}, that is H = ηN = {float(step):.6g} on the mean loss"
             injected = self._injected(step, curvature, batch)
-            return Dynamics(step, batch_size, scheme, self.damping, injected=injected, sampler=self.name, notes=(note,))
+            return Dynamics(
+                step,
+                batch_size,
+                scheme,
+                self.damping,
+                injected=injected,
+                sampler=self.name,
+                notes=(note,),
+            )
 
         bound = self._bound(curvature, batch)
         if not isinstance(self.step_size, str):
@@ -77,11 +90,20 @@ class SGHMC:
     def _injected(self, step: Array, curvature: Curvature, batch: float) -> Array:
         noise = curvature.effective_noise
         if self.exact:
-            return theory.matched_injection(curvature.hessian, noise, step, curvature.n_data, batch, self.damping)
+            return theory.matched_injection(
+                curvature.hessian, noise, step, curvature.n_data, batch, self.damping
+            )
         white = 2.0 * self.damping * float(step) / curvature.n_data
-        return (white if noise.ndim == 1 else as_matrix(white, curvature.dim)) - float(step) ** 2 / batch * noise
+        return (white if noise.ndim == 1 else as_matrix(white, curvature.dim)) - float(
+            step
+        ) ** 2 / batch * noise
 
     def _bound(self, curvature: Curvature, batch: float) -> float:
         """The largest η for which R is positive semidefinite."""
         n_data, noise = curvature.n_data, curvature.effective_noise
-        return theory.injection_bound(curvature.hessian, noise, n_data, batch, self.damping, drift=self.exact) / n_data
+        return (
+            theory.injection_bound(
+                curvature.hessian, noise, n_data, batch, self.damping, drift=self.exact
+            )
+            / n_data
+        )

@@ -45,7 +45,12 @@ class SGLD:
             one over the diagonal of that matrix.
 
     >>> from ornstein.curvature import Curvature
-    >>> cur = Curvature(mode=[0.0, 0.0], hessian=[[2.0, 1.0], [1.0, 2.0]], noise=[[1.0, 0.0], [0.0, 3.0]], n_data=1000)
+    >>> cur = Curvature(
+    ...     mode=[0.0, 0.0],
+    ...     hessian=[[2.0, 1.0], [1.0, 2.0]],
+    ...     noise=[[1.0, 0.0], [0.0, 3.0]],
+    ...     n_data=1000,
+    ... )
     >>> round(SGLD().tune(cur, batch_size=10).predict(cur).kl_qp, 2)
     0.05
     >>> round(SGLD(exact=True).tune(cur, batch_size=10).predict(cur).kl_qp, 12)
@@ -63,13 +68,19 @@ class SGLD:
         checked_step_size(self.step_size)
         checked_damping(self.damping)
         if self.preconditioner not in PRECONDITIONERS:
-            raise InputError(f"preconditioner must be one of {PRECONDITIONERS}, not {self.preconditioner!r}")
+            raise InputError(
+                f"preconditioner must be one of {PRECONDITIONERS}, not {self.preconditioner!r}"
+            )
         if self.schedule is None:
             return
         if self.step_size != "auto":
-            raise InputError(f"give either step_size or a schedule of step sizes, not both; got step_size={self.step_size!r}")
+            raise InputError(
+                f"give either step_size or a schedule of step sizes, not both; got step_size={self.step_size!r}"
+            )
         if self.exact:
-            raise InputError("exact=True shapes the injected noise for one constant step: it cannot go with a schedule")
+            raise InputError(
+                "exact=True shapes the injected noise for one constant step: it cannot go with a schedule"
+            )
         _checked_schedule(self.schedule)
 
     @property
@@ -92,16 +103,24 @@ class SGLD:
             return build(self._within_bound(shape, curvature, batch_size, scheme))
         if isinstance(self.step_size, str):
             unit = theory.normal_modes(curvature.hessian, shape, self.damping)
-            return build(tolerable_step(build, curvature, 2.0 / curvature.n_data * theory.mean_square_bound(unit, None)))
+            return build(
+                tolerable_step(
+                    build, curvature, 2.0 / curvature.n_data * theory.mean_square_bound(unit, None)
+                )
+            )
         return build(float(self.step_size))
 
-    def _at(self, step_size: float, shape: Array, curvature: Curvature, batch_size: int, scheme: str) -> Dynamics:
+    def _at(
+        self, step_size: float, shape: Array, curvature: Curvature, batch_size: int, scheme: str
+    ) -> Dynamics:
         n_data = curvature.n_data
         step = np.asarray(step_size * n_data / 2.0 * shape)
         injected = np.asarray(self.damping * step_size * shape)
         if self.exact:
             batch = effective_batch(scheme, n_data, batch_size)
-            injected = theory.matched_injection(curvature.hessian, self._noise(curvature), step, n_data, batch, self.damping)
+            injected = theory.matched_injection(
+                curvature.hessian, self._noise(curvature), step, n_data, batch, self.damping
+            )
         taken = f"H = εN/2 = {float(step):.6g}" if step.ndim == 0 else "H = (εN/2) G"
         return Dynamics(
             step,
@@ -120,18 +139,28 @@ class SGLD:
         if self.preconditioner == "scalar":
             return np.asarray(1.0)
         if self.preconditioner == "full" and curvature.diagonal:
-            raise InputError("the full preconditioner needs the full curvature; this one holds diagonals only. Use 'diagonal'")
+            raise InputError(
+                "the full preconditioner needs the full curvature; this one holds diagonals only. Use 'diagonal'"
+            )
         given = curvature.hessian, self._noise(curvature), curvature.n_data, batch, self.damping
         if self.preconditioner == "full":
             return theory.exact_preconditioner(*given) / (2.0 * self.damping * curvature.n_data)
         taken = theory.noise_taken_up(*given)
         return 1.0 / (taken if taken.ndim == 1 else np.diagonal(taken)) / curvature.n_data**2
 
-    def _within_bound(self, shape: Array, curvature: Curvature, batch_size: int, scheme: str) -> float:
+    def _within_bound(
+        self, shape: Array, curvature: Curvature, batch_size: int, scheme: str
+    ) -> float:
         """The step for exact=True: its share of the bound, or the given one if it keeps to the bound."""
         n_data, noise = curvature.n_data, self._noise(curvature)
         batch = effective_batch(scheme, n_data, batch_size)
-        bound = 2.0 / n_data * theory.injection_bound(curvature.hessian, noise, n_data, batch, self.damping, shape=shape)
+        bound = (
+            2.0
+            / n_data
+            * theory.injection_bound(
+                curvature.hessian, noise, n_data, batch, self.damping, shape=shape
+            )
+        )
         if isinstance(self.step_size, str):
             return bound * (0.5 if self.preconditioner == "scalar" else 0.1)
         if self.step_size > bound * (1.0 - 1e-9):
@@ -143,7 +172,11 @@ class SGLD:
 
     def _noise(self, curvature: Curvature) -> Array:
         """C + K[A⁻¹/N], or K[A⁻¹/N] alone where control variates remove C."""
-        return curvature.effective_noise - curvature.noise if self.control_variates else curvature.effective_noise
+        return (
+            curvature.effective_noise - curvature.noise
+            if self.control_variates
+            else curvature.effective_noise
+        )
 
 
 @dataclass(frozen=True)
@@ -170,7 +203,9 @@ def robbins_monro(scale: float, offset: float = 1000.0, power: float = 0.5) -> R
     if not (np.isfinite(scale) and scale > 0.0 and np.isfinite(offset) and offset > 0.0):
         raise InputError(f"scale and offset must be positive; got {scale} and {offset}")
     if not 0.0 < power <= 1.0:
-        raise InputError(f"power must lie in (0, 1]; got {power}: beyond 1 the steps add up to a finite distance")
+        raise InputError(
+            f"power must lie in (0, 1]; got {power}: beyond 1 the steps add up to a finite distance"
+        )
     return RobbinsMonro(float(scale), float(offset), float(power))
 
 
@@ -200,8 +235,14 @@ def _checked_schedule(schedule: Callable[[Array], Array]) -> None:
     try:
         rates = np.asarray(schedule(counts), dtype=float)
     except Exception as error:
-        raise InputError(f"schedule must map an array of step counts to step sizes; it fails: {brief(error)}") from error
+        raise InputError(
+            f"schedule must map an array of step counts to step sizes; it fails: {brief(error)}"
+        ) from error
     if rates.shape != counts.shape:
-        raise InputError(f"schedule must map an array of step counts to one of step sizes; {counts.shape} became {rates.shape}")
+        raise InputError(
+            f"schedule must map an array of step counts to one of step sizes; {counts.shape} became {rates.shape}"
+        )
     if not np.all(np.isfinite(rates)) or np.any(rates <= 0.0):
-        raise InputError(f"schedule must give positive step sizes; it gave {rates} at steps {counts}")
+        raise InputError(
+            f"schedule must give positive step sizes; it gave {rates} at steps {counts}"
+        )

@@ -44,7 +44,12 @@ class SGNHT:
         damping: a in (0, 1), the strength of the injected noise and, without gradient noise, the mean of ζ.
 
     >>> from ornstein.curvature import Curvature
-    >>> cur = Curvature(mode=[0.0, 0.0], hessian=[[2.0, 1.0], [1.0, 2.0]], noise=[[1.0, 0.0], [0.0, 3.0]], n_data=1000)
+    >>> cur = Curvature(
+    ...     mode=[0.0, 0.0],
+    ...     hessian=[[2.0, 1.0], [1.0, 2.0]],
+    ...     noise=[[1.0, 0.0], [0.0, 3.0]],
+    ...     n_data=1000,
+    ... )
     >>> tuned = SGNHT(step_size=1e-7, damping=0.1).tune(cur, batch_size=10)
     >>> round(tuned.damping, 3)  # the mean of ζ: a + ηN² tr C/(2SD) to first order
     0.11
@@ -62,7 +67,9 @@ class SGNHT:
     def name(self) -> str:
         return "SGNHT"
 
-    def tune(self, curvature: Curvature, batch_size: int, scheme: str = "replacement") -> ThermostatDynamics:
+    def tune(
+        self, curvature: Curvature, batch_size: int, scheme: str = "replacement"
+    ) -> ThermostatDynamics:
         """The dynamics for this Curvature, its `damping` the predicted mean of the thermostat."""
         scheme = checked_scheme(scheme)
         batch_size = checked_batch_size(batch_size, curvature.n_data, scheme)
@@ -78,7 +85,9 @@ class SGNHT:
                 thermostat.mean(step_size),
                 injected=np.asarray(2.0 * self.damping * step_size),
                 sampler=self.name,
-                notes=(f"step size η = {step_size:.6g}, that is H = ηN = {step_size * curvature.n_data:.6g} on the mean loss",),
+                notes=(
+                    f"step size η = {step_size:.6g}, that is H = ηN = {step_size * curvature.n_data:.6g} on the mean loss",
+                ),
                 energy=step_size,
             )
 
@@ -132,15 +141,30 @@ class ThermostatKernel:
 
     def start(self, displacement: Any) -> dict[str, Any]:
         zero = jnp.zeros_like(displacement)
-        return {"position": displacement, "velocity": zero, "thermostat": jnp.zeros((), displacement.dtype)}
+        return {
+            "position": displacement,
+            "velocity": zero,
+            "thermostat": jnp.zeros((), displacement.dtype),
+        }
 
-    def step(self, arrays: Any, state: Any, gradient: Callable[[Any], Any], normal: Any, factor: Any) -> dict[str, Any]:
+    def step(
+        self, arrays: Any, state: Any, gradient: Callable[[Any], Any], normal: Any, factor: Any
+    ) -> dict[str, Any]:
         memory = arrays["memory"] - state["thermostat"]
-        move = -arrays["preconditioner"] * gradient(state["position"]) + arrays["injected_root"] * normal
+        move = (
+            -arrays["preconditioner"] * gradient(state["position"])
+            + arrays["injected_root"] * normal
+        )
         velocity = memory * state["velocity"] + move
         # 1 − ζ/2 = (1 + memory)/2
-        thermostat = state["thermostat"] + (1.0 + memory) / 2.0 * jnp.mean(velocity**2) - arrays["energy"]
-        return {"position": state["position"] + velocity, "velocity": velocity, "thermostat": thermostat}
+        thermostat = (
+            state["thermostat"] + (1.0 + memory) / 2.0 * jnp.mean(velocity**2) - arrays["energy"]
+        )
+        return {
+            "position": state["position"] + velocity,
+            "velocity": velocity,
+            "thermostat": thermostat,
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +181,9 @@ class Thermostat:
         """`noise` is the covariance of one minibatch gradient."""
         modes = theory.normal_modes(curvature.hessian, 1.0)
         along = modes.gradient_noise(noise)
-        return cls(modes.rates, along if along.ndim == 1 else np.diagonal(along), curvature.n_data, damping)
+        return cls(
+            modes.rates, along if along.ndim == 1 else np.diagonal(along), curvature.n_data, damping
+        )
 
     def excess(self, step_size: float, thermostat: float) -> float:
         """E(1−ζ/2)|v|²/(Dη) − 1 with the thermostat held at ζ.
@@ -177,7 +203,9 @@ class Thermostat:
         def excess(log_thermostat: float) -> float:
             return min(self.excess(step_size, float(np.exp(log_thermostat))), 1e6)
 
-        return float(np.exp(scipy.optimize.brentq(excess, np.log(self.damping / 2.0), 0.0, xtol=1e-10)))
+        return float(
+            np.exp(scipy.optimize.brentq(excess, np.log(self.damping / 2.0), 0.0, xtol=1e-10))
+        )
 
     def largest_step(self) -> float:
         """Just below the η at which the mean of ζ reaches 1."""
@@ -186,4 +214,8 @@ class Thermostat:
         def excess(log_step: float) -> float:
             return min(self.excess(float(np.exp(log_step)), 1.0), 1e6)
 
-        return 0.999 * float(np.exp(scipy.optimize.brentq(excess, np.log(1e-15 * stable), np.log(stable), xtol=1e-10)))
+        return 0.999 * float(
+            np.exp(
+                scipy.optimize.brentq(excess, np.log(1e-15 * stable), np.log(stable), xtol=1e-10)
+            )
+        )

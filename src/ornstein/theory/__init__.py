@@ -7,7 +7,13 @@ Where is what: `stationary_covariance` (one Lyapunov equation for all samplers),
 """
 
 from ornstein.theory.averaging import sandwich_covariance, transport_map, window_covariance
-from ornstein.theory.divergence import Gaussian, covariance_standard_error, kl, kl_covariance, monte_carlo_floor
+from ornstein.theory.divergence import (
+    Gaussian,
+    covariance_standard_error,
+    kl,
+    kl_covariance,
+    monte_carlo_floor,
+)
 from ornstein.theory.modes import Modes, normal_modes
 from ornstein.theory.rates import (
     diagonal_corollary,
@@ -25,7 +31,12 @@ from ornstein.theory.rates import (
     theorem_1_rate,
     theorem_2_preconditioner,
 )
-from ornstein.theory.stationary import Process, mean_square_bound, solve_modes_responding, stationary_covariance
+from ornstein.theory.stationary import (
+    Process,
+    mean_square_bound,
+    solve_modes_responding,
+    stationary_covariance,
+)
 
 __all__ = [
     "Gaussian",

@@ -27,7 +27,9 @@ def window_covariance(
     0.33333333333333...
     """
     modes = normal_modes(hessian, preconditioner, damping)
-    return Process(modes, solve_modes(modes, noise, injected), spacing=window, window=window).covariance()
+    return Process(
+        modes, solve_modes(modes, noise, injected), spacing=window, window=window
+    ).covariance()
 
 
 def sandwich_covariance(hessian: ArrayLike, noise: ArrayLike, n_data: float) -> Array:

@@ -26,9 +26,14 @@ class Gaussian:
     covariance: Array
 
     def __post_init__(self) -> None:
-        mean, covariance = np.asarray(self.mean, dtype=float), np.asarray(self.covariance, dtype=float)
+        mean, covariance = (
+            np.asarray(self.mean, dtype=float),
+            np.asarray(self.covariance, dtype=float),
+        )
         if mean.ndim != 1 or covariance.shape not in {(mean.size,), (mean.size, mean.size)}:
-            raise InputError(f"a mean of shape {mean.shape} does not fit a covariance of shape {covariance.shape}")
+            raise InputError(
+                f"a mean of shape {mean.shape} does not fit a covariance of shape {covariance.shape}"
+            )
         if not np.all(np.isfinite(mean)) or not np.all(np.isfinite(covariance)):
             raise InputError("the mean or covariance holds a value that is not finite")
         object.__setattr__(self, "mean", mean)
@@ -43,7 +48,9 @@ class Gaussian:
 def kl(q: Gaussian, p: Gaussian) -> float:
     """KL(q‖p) = ½[tr(P⁻¹Q) − log|P⁻¹Q| − D + (m_q−m_p)ᵀP⁻¹(m_q−m_p)], in nats; infinite where q or p is degenerate."""
     if q.mean.shape != p.mean.shape:
-        raise InputError(f"the laws have {q.mean.size} and {p.mean.size} dimensions: there is no distance between them")
+        raise InputError(
+            f"the laws have {q.mean.size} and {p.mean.size} dimensions: there is no distance between them"
+        )
     shift = q.mean - p.mean
     if q.covariance.ndim == 1 and p.covariance.ndim == 1:
         if np.any(q.covariance <= 0.0) or np.any(p.covariance <= 0.0):

@@ -61,7 +61,9 @@ def reverse_kl_rate(hessian: ArrayLike, noise: ArrayLike, n_data: int, batch_siz
     return float(batch_size / (n_data * dimension) * np.trace(inverse))
 
 
-def noise_taken_up(hessian: ArrayLike, noise: ArrayLike, n_data: int, batch_size: float, damping: float = 1.0) -> Array:
+def noise_taken_up(
+    hessian: ArrayLike, noise: ArrayLike, n_data: int, batch_size: float, damping: float = 1.0
+) -> Array:
     """T = μ/((2−μ)N) A + C/S: of the noise (2μ/N) H that a step H to the posterior must bring, drift and gradients bring HTH."""
     a, c = np.asarray(hessian, dtype=float), np.asarray(noise, dtype=float)
     if a.ndim and c.ndim and a.ndim != c.ndim:
@@ -69,7 +71,9 @@ def noise_taken_up(hessian: ArrayLike, noise: ArrayLike, n_data: int, batch_size
     return damping / ((2.0 - damping) * n_data) * a + c / batch_size
 
 
-def exact_preconditioner(hessian: ArrayLike, noise: ArrayLike, n_data: int, batch_size: float, damping: float = 1.0) -> Array:
+def exact_preconditioner(
+    hessian: ArrayLike, noise: ArrayLike, n_data: int, batch_size: float, damping: float = 1.0
+) -> Array:
     """H = 2μ (μ/(2−μ) A + (N/S) C)⁻¹: the discrete stationary covariance *is* the posterior A⁻¹/N, at any step size.
 
     >>> H = exact_preconditioner(np.eye(1), np.eye(1), n_data=10, batch_size=10)
@@ -80,7 +84,9 @@ def exact_preconditioner(hessian: ArrayLike, noise: ArrayLike, n_data: int, batc
     return 2.0 * damping * (1.0 / inverse if inverse.ndim == 1 else _inverse(inverse))
 
 
-def sandwich_preconditioner(hessian: ArrayLike, n_data: int, batch_size: float, damping: float = 1.0) -> Array:
+def sandwich_preconditioner(
+    hessian: ArrayLike, n_data: int, batch_size: float, damping: float = 1.0
+) -> Array:
     """H = 2μ/(μ/(2−μ) + N/S) A⁻¹: the discrete stationary covariance is the sandwich A⁻¹CA⁻¹/N, whatever C."""
     a = np.asarray(hessian, dtype=float)
     factor = 2.0 * damping / (damping / (2.0 - damping) + n_data / batch_size)
@@ -96,7 +102,10 @@ def matched_injection(
     damping: float = 1.0,
 ) -> Array:
     """R = (2μ/N) H − μ/((2−μ)N) HAH − HCH/S: with it any symmetric H has the posterior as its law, where R is PSD."""
-    taken, h = noise_taken_up(hessian, noise, n_data, batch_size, damping), np.asarray(preconditioner, dtype=float)
+    taken, h = (
+        noise_taken_up(hessian, noise, n_data, batch_size, damping),
+        np.asarray(preconditioner, dtype=float),
+    )
     if h.ndim < 2:
         h = np.broadcast_to(h, taken.shape[:1])
     used = congruence(h, taken)
@@ -172,7 +181,11 @@ def exact_rate(
     def divergence(log_rate: float) -> float:
         rate = float(np.exp(log_rate))
         modes = Modes(rate * unit.rates, unit.basis, unit.inverse, damping)
-        driven = rate**2 * driven_once if injected_once is None else rate**2 * driven_once + injected_once
+        driven = (
+            rate**2 * driven_once
+            if injected_once is None
+            else rate**2 * driven_once + injected_once
+        )
         # The basis is that of the unit step, so noise enters scaled by the rate itself.
         covariance = modes.to_theta(driven / modes.divisor("discrete", diagonal=driven.ndim == 1))
         return _divergence(covariance, target, objective)
@@ -209,7 +222,9 @@ def exact_diagonal(
         recursion = free - enter @ (step[:, None] * a) @ pick
         if np.max(np.abs(np.linalg.eigvals(recursion))) >= 1.0:
             return 1e12, np.zeros(dimension)
-        joint = scipy.linalg.solve_discrete_lyapunov(recursion, enter @ congruence(step, c) @ enter.T)
+        joint = scipy.linalg.solve_discrete_lyapunov(
+            recursion, enter @ congruence(step, c) @ enter.T
+        )
         covariance = pick @ joint @ pick.T
         inverse = _inverse(covariance)
         if objective == "kl_qp":
@@ -222,7 +237,11 @@ def exact_diagonal(
         return _divergence(covariance, target, objective), 2.0 * (by_noise - by_drift) * step
 
     found = scipy.optimize.minimize(
-        objective_and_gradient, np.log(start), jac=True, method="BFGS", options={"gtol": 1e-8, "maxiter": 500}
+        objective_and_gradient,
+        np.log(start),
+        jac=True,
+        method="BFGS",
+        options={"gtol": 1e-8, "maxiter": 500},
     )
     return np.asarray(np.exp(found.x), dtype=float)
 
@@ -233,14 +252,20 @@ def _minimise(function: Callable[[float], float], log_bound: float) -> float:
     best = int(np.argmin([function(point) for point in grid]))
     high = grid[best - 1] if best > 0 else log_bound - 1e-12
     low = grid[min(best + 1, grid.size - 1)]
-    found = scipy.optimize.minimize_scalar(function, bounds=(low, high), method="bounded", options={"xatol": 1e-10})
+    found = scipy.optimize.minimize_scalar(
+        function, bounds=(low, high), method="bounded", options={"xatol": 1e-10}
+    )
     return float(found.x)
 
 
 def _divergence(covariance: ArrayLike, target: ArrayLike, objective: str) -> float:
     if objective not in OBJECTIVES:
         raise ValueError(f"objective must be one of {OBJECTIVES}, not {objective!r}")
-    return kl_covariance(covariance, target) if objective == "kl_qp" else kl_covariance(target, covariance)
+    return (
+        kl_covariance(covariance, target)
+        if objective == "kl_qp"
+        else kl_covariance(target, covariance)
+    )
 
 
 def _diagonal(matrix: ArrayLike) -> Array:

@@ -80,7 +80,9 @@ class Process:
     @staticmethod
     def mapped(covariance: Array, scale: Array) -> Array:
         """Covariance after a linear map given as a scalar, a diagonal or a matrix."""
-        return congruence(np.broadcast_to(scale, covariance.shape[:1]) if scale.ndim < 2 else scale, covariance)
+        return congruence(
+            np.broadcast_to(scale, covariance.shape[:1]) if scale.ndim < 2 else scale, covariance
+        )
 
 
 def stationary_covariance(
@@ -101,7 +103,9 @@ def stationary_covariance(
     return modes.to_theta(solve_modes(modes, noise, injected, time))
 
 
-def solve_modes(modes: Modes, noise: ArrayLike, injected: ArrayLike | None = None, time: str = "discrete") -> Array:
+def solve_modes(
+    modes: Modes, noise: ArrayLike, injected: ArrayLike | None = None, time: str = "discrete"
+) -> Array:
     """Σ in the modes' coordinates."""
     driven = modes.gradient_noise(noise)
     if injected is not None:
@@ -131,13 +135,20 @@ def solve_modes_responding(
     divisor = modes.divisor("discrete", diagonal=start.ndim == 1)
     enough = tolerance**2 * float(np.sum(divisor * start * start))
     if guess is not None and start.ndim == 2:
-        guessed, called_forth = modes.injected_noise(guess[0]), modes.gradient_noise(guess[1]) / divisor
+        guessed, called_forth = (
+            modes.injected_noise(guess[0]),
+            modes.gradient_noise(guess[1]) / divisor,
+        )
         error = start + called_forth - guessed
-        if float(np.sum(divisor * error * error)) <= enough and _carries_less(guessed, called_forth):
+        if float(np.sum(divisor * error * error)) <= enough and _carries_less(
+            guessed, called_forth
+        ):
             return guessed
     solution, residual = start, modes.gradient_noise(response(modes.to_theta(start)))
     if residual.ndim > start.ndim:
-        return solve_modes_responding(modes, as_matrix(noise, modes.dimension), response, injected, tolerance, rounds)
+        return solve_modes_responding(
+            modes, as_matrix(noise, modes.dimension), response, injected, tolerance, rounds
+        )
     direction, size = residual / divisor, float(np.sum(residual * residual / divisor))
     for _ in range(rounds):
         if size <= enough:
@@ -166,7 +177,9 @@ def _carries_less(covariance: Array, called_forth: Array) -> bool:
     return True
 
 
-def mean_square_bound(modes: Modes, response: Response | None, rounds: int = 60, tolerance: float = 1e-4) -> float:
+def mean_square_bound(
+    modes: Modes, response: Response | None, rounds: int = 60, tolerance: float = 1e-4
+) -> float:
     """The largest factor on H that leaves a stationary covariance.
 
     Without a response that is 2(2−μ)/λ_max(HA). With one it is the factor c at which a positive Σ carries itself: the noise

@@ -59,10 +59,16 @@ def calibrate(posterior: Posterior, model: GLM, seed: int = 0) -> Calibration:
     return _numbers(thinned, model, expected, response, rng)
 
 
-def _numbers(posterior: Posterior, model: GLM, expected: Array, response: Array, rng: np.random.Generator) -> Calibration:
+def _numbers(
+    posterior: Posterior, model: GLM, expected: Array, response: Array, rng: np.random.Generator
+) -> Calibration:
     if model.likelihood.family == "gaussian":
         params = posterior.params
-        scale = np.exp(params["log_scale"][0]) if "log_scale" in params else np.asarray(model.hyperparameters["noise_scale"])
+        scale = (
+            np.exp(params["log_scale"][0])
+            if "log_scale" in params
+            else np.asarray(model.hyperparameters["noise_scale"])
+        )
         scale = np.broadcast_to(scale, (len(expected),))[:, None]
         transforms = np.mean(scipy.stats.norm.cdf((response - expected) / scale), axis=0)
     else:
@@ -72,19 +78,29 @@ def _numbers(posterior: Posterior, model: GLM, expected: Array, response: Array,
     promised = np.linspace(0.05, 0.95, 19)
     happened = np.array([np.mean(np.abs(2.0 * transforms - 1.0) <= level) for level in promised])
     low, high = _interval(happened * response.size, np.full(promised.size, response.size))
-    curve = Reliability(promised, happened, low, high, "probability of the interval", "share of rows inside")
+    curve = Reliability(
+        promised, happened, low, high, "probability of the interval", "share of rows inside"
+    )
     inside = {level: np.mean(np.abs(2.0 * transforms - 1.0) <= level) for level in (0.5, 0.8, 0.95)}
-    words = ", ".join(f"{100 * level:.0f} % intervals hold {100 * share:.1f} %" for level, share in inside.items())
+    words = ", ".join(
+        f"{100 * level:.0f} % intervals hold {100 * share:.1f} %" for level, share in inside.items()
+    )
     return Calibration(curve, transforms, f"Predictive {words} of the rows.", response.size)
 
 
 def _classes(expected: Array, codes: Array) -> Calibration:
     mean = expected.mean(axis=0)
     one_vs_rest = mean[:, None] if mean.ndim == 1 else mean
-    hits = (codes[:, None] == 1) if mean.ndim == 1 else codes[:, None] == np.arange(one_vs_rest.shape[1])
+    hits = (
+        (codes[:, None] == 1)
+        if mean.ndim == 1
+        else codes[:, None] == np.arange(one_vs_rest.shape[1])
+    )
     probability, hit = one_vs_rest.reshape(-1), hits.reshape(-1).astype(float)
     edges = np.unique(np.quantile(probability, np.linspace(0.0, 1.0, BINS + 1)))
-    where = np.clip(np.searchsorted(edges, probability, side="right") - 1, 0, max(edges.size - 2, 0))
+    where = np.clip(
+        np.searchsorted(edges, probability, side="right") - 1, 0, max(edges.size - 2, 0)
+    )
     used = np.unique(where)
     counts = np.array([np.sum(where == place) for place in used])
     promised = np.array([probability[where == place].mean() for place in used])
@@ -96,7 +112,9 @@ def _classes(expected: Array, codes: Array) -> Calibration:
         f"Probabilities are off by {100 * error:.1f} percentage points on average (expected calibration error over "
         f"{used.size} groups); the most probable class is right in {100 * np.mean(guess == codes):.1f} % of the rows."
     )
-    curve = Reliability(promised, happened, low, high, "predicted probability", "share of rows in the class")
+    curve = Reliability(
+        promised, happened, low, high, "predicted probability", "share of rows in the class"
+    )
     return Calibration(curve, None, sentence, codes.size)
 
 

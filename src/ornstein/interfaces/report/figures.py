@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 Array = np.ndarray
 MOST_POINTS = 400
-NINETY = float(np.sqrt(-2.0 * np.log(0.1)))  # radius of the ellipse that holds 90 % of a two-dimensional normal
+NINETY = float(
+    np.sqrt(-2.0 * np.log(0.1))
+)  # radius of the ellipse that holds 90 % of a two-dimensional normal
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +42,13 @@ class Predicted:
         if curvature is None or prediction is None or prediction.covariance is None:
             return None
         process = posterior.delivered_process()
-        return cls(posterior, prediction.covariance, curvature.posterior_covariance, curvature.mode, process)
+        return cls(
+            posterior,
+            prediction.covariance,
+            curvature.posterior_covariance,
+            curvature.mode,
+            process,
+        )
 
 
 def short(name: str, length: int = 16) -> str:
@@ -57,7 +65,9 @@ def block(covariance: Array, places: Array | list[int]) -> Array:
 def ellipses(law: Predicted, first: int, second: int) -> Draw:
     """Two parameters: draws, and the ellipses that should hold 90 % of them, in predicted standard deviations."""
     posterior, pair = law.posterior, [first, second]
-    predicted, empirical, target = (block(matrix, pair) for matrix in (law.covariance, posterior.covariance, law.target))
+    predicted, empirical, target = (
+        block(matrix, pair) for matrix in (law.covariance, posterior.covariance, law.target)
+    )
     unit = np.sqrt(np.diagonal(predicted))
     centre = law.mode[pair]
     flat = posterior.draws.reshape(-1, posterior.draws.shape[-1])[:, pair]
@@ -97,7 +107,9 @@ def telling_pairs(law: Predicted, among: Array) -> list[tuple[int, int]]:
             pair = [first, second]
             predicted = block(law.covariance, pair)
             ratio = np.linalg.solve(predicted, block(law.posterior.covariance, pair))
-            differing.append((float(np.trace(ratio) - np.log(np.linalg.det(ratio))), int(first), int(second)))
+            differing.append(
+                (float(np.trace(ratio) - np.log(np.linalg.det(ratio))), int(first), int(second))
+            )
             correlation = predicted[0, 1] / np.sqrt(predicted[0, 0] * predicted[1, 1])
             correlated.append((abs(float(correlation)), int(first), int(second)))
     ranked = [pair for _, *pair in sorted(differing, reverse=True)]
@@ -131,8 +143,12 @@ def heat_map(matrix: Array, names: list[str], limit: float, digits: int, title: 
         colours[matrix < 0] = to_rgba(roles.empirical)
         colours[:, :, 3] = 0.06 + 0.84 * shades
         corners = np.array([[0, 0], [1, 0], [1, 1], [0, 1]], dtype=float) * 0.94 + 0.03
-        squares = [corners + np.array([column, row]) for row in range(size) for column in range(size)]
-        axes.add_collection(PolyCollection(squares, facecolors=colours.reshape(-1, 4), edgecolors="none"))
+        squares = [
+            corners + np.array([column, row]) for row in range(size) for column in range(size)
+        ]
+        axes.add_collection(
+            PolyCollection(squares, facecolors=colours.reshape(-1, 4), edgecolors="none")
+        )
         if size <= 8:
             for row, column in np.ndindex(size, size):
                 text = f"{matrix[row, column]:.{digits}f}"
@@ -157,20 +173,30 @@ def trace(series: Array, label: str) -> Draw:
         axes = figure.add_subplot()
         for chain, values in enumerate(series):
             shown = np.arange(0, series.shape[1], step)
-            axes.plot(shown, values[shown], color=roles.chains[chain % 4], linewidth=0.6, alpha=0.75)
+            axes.plot(
+                shown, values[shown], color=roles.chains[chain % 4], linewidth=0.6, alpha=0.75
+            )
         axes.set(xlabel="draw", xlim=(0, series.shape[1]))
         axes.set_title(short(label, 44))
 
     return draw
 
 
-def autocorrelation(law: Predicted, covector: Array, series: Array, label: str, lags: int = 6) -> Draw:
+def autocorrelation(
+    law: Predicted, covector: Array, series: Array, label: str, lags: int = 6
+) -> Draw:
     """Autocorrelation of a linear function of the parameters: the draws' as points, the theory's as a curve in steps."""
     thin, lags = law.posterior.settings["thin"], min(lags, series.shape[1] - 1)
     found = np.array([_correlation(series, lag) for lag in range(lags + 1)])
     process = law.process
-    fine = np.unique(np.linspace(0, lags * thin, 120).astype(int)) if process.window == 1 else thin * np.arange(lags + 1)
-    curve = np.array([_predicted_autocovariance(process, covector, int(step), thin) for step in fine])
+    fine = (
+        np.unique(np.linspace(0, lags * thin, 120).astype(int))
+        if process.window == 1
+        else thin * np.arange(lags + 1)
+    )
+    curve = np.array(
+        [_predicted_autocovariance(process, covector, int(step), thin) for step in fine]
+    )
     error = 1.0 / np.sqrt(series.size)
 
     def draw(figure: Figure | SubFigure, roles: Roles) -> None:
@@ -178,8 +204,18 @@ def autocorrelation(law: Predicted, covector: Array, series: Array, label: str, 
         axes.axhspan(-2 * error, 2 * error, color=roles.muted, alpha=0.18, linewidth=0)
         axes.axhline(0.0, color=roles.muted, linewidth=0.7)
         axes.plot(fine, curve / curve[0], color=roles.predicted, linewidth=1.8, label="theory")
-        axes.plot(thin * np.arange(lags + 1), found, "o", color=roles.empirical, markersize=4.5, label="draws")
-        axes.set(xlabel="steps apart", ylim=(min(-0.15, found.min() - 0.05, (curve / curve[0]).min() - 0.05), 1.05))
+        axes.plot(
+            thin * np.arange(lags + 1),
+            found,
+            "o",
+            color=roles.empirical,
+            markersize=4.5,
+            label="draws",
+        )
+        axes.set(
+            xlabel="steps apart",
+            ylim=(min(-0.15, found.min() - 0.05, (curve / curve[0]).min() - 0.05), 1.05),
+        )
         axes.set_title(short(label, 44))
         axes.legend(loc="upper right")
 
@@ -199,7 +235,12 @@ def _correlation(series: Array, lag: int) -> float:
     """Pooled over chains, about the common mean."""
     centred = series - series.mean()
     size = series.shape[1]
-    return float(np.sum(centred[:, lag:] * centred[:, : size - lag]) / series.shape[0] / (size - lag) / np.mean(centred**2))
+    return float(
+        np.sum(centred[:, lag:] * centred[:, : size - lag])
+        / series.shape[0]
+        / (size - lag)
+        / np.mean(centred**2)
+    )
 
 
 def reliability(found: Reliability) -> Draw:
@@ -208,9 +249,24 @@ def reliability(found: Reliability) -> Draw:
     def draw(figure: Figure | SubFigure, roles: Roles) -> None:
         axes: Axes = figure.add_subplot()
         axes.plot([0, 1], [0, 1], color=roles.muted, linewidth=0.9, linestyle=":")
-        axes.fill_between(found.promised, found.low, found.high, color=roles.empirical, alpha=0.2, linewidth=0)
-        axes.plot(found.promised, found.happened, "o-", color=roles.empirical, markersize=3.5, linewidth=1.4)
-        axes.set(xlabel=found.promised_label, ylabel=found.happened_label, xlim=(0, 1), ylim=(0, 1), aspect="equal")
+        axes.fill_between(
+            found.promised, found.low, found.high, color=roles.empirical, alpha=0.2, linewidth=0
+        )
+        axes.plot(
+            found.promised,
+            found.happened,
+            "o-",
+            color=roles.empirical,
+            markersize=3.5,
+            linewidth=1.4,
+        )
+        axes.set(
+            xlabel=found.promised_label,
+            ylabel=found.happened_label,
+            xlim=(0, 1),
+            ylim=(0, 1),
+            aspect="equal",
+        )
 
     return draw
 
@@ -226,7 +282,14 @@ def histogram(values: Array, bins: int, label: str) -> Draw:
     def draw(figure: Figure | SubFigure, roles: Roles) -> None:
         axes = figure.add_subplot()
         axes.axhspan(low, high, color=roles.muted, alpha=0.2, linewidth=0)
-        axes.bar(edges[:-1], counts, width=1.0 / bins * 0.92, align="edge", color=roles.empirical, alpha=0.85)
+        axes.bar(
+            edges[:-1],
+            counts,
+            width=1.0 / bins * 0.92,
+            align="edge",
+            color=roles.empirical,
+            alpha=0.85,
+        )
         axes.set(xlabel=label, ylabel="rows", xlim=(0, 1))
 
     return draw

@@ -51,7 +51,9 @@ def write_report(
         undefined=jinja2.StrictUndefined,
     )
     environment.filters["number"] = number
-    page = environment.get_template("report.html.j2").render(**_context(posterior, model, verdict, title))
+    page = environment.get_template("report.html.j2").render(
+        **_context(posterior, model, verdict, title)
+    )
     path = Path(path)
     try:
         path.write_text(page, encoding="utf-8")
@@ -60,7 +62,9 @@ def write_report(
     return path
 
 
-def _context(posterior: Posterior, model: Model | None, verdict: Verdict | None, title: str | None) -> dict[str, Any]:
+def _context(
+    posterior: Posterior, model: Model | None, verdict: Verdict | None, title: str | None
+) -> dict[str, Any]:
     from ornstein.interfaces.fitting import encoding_of
 
     encoding = encoding_of(posterior) if "table" in posterior.settings else None
@@ -79,9 +83,13 @@ def _context(posterior: Posterior, model: Model | None, verdict: Verdict | None,
         "coefficients": _coefficients(posterior, summary, encoding),
         "hidden": max(0, len(summary) - MOST_ROWS),
         "sections": sections(posterior, model),
-        "settings": {name: value for name, value in posterior.settings.items() if _is_shown(name, value)},
+        "settings": {
+            name: value for name, value in posterior.settings.items() if _is_shown(name, value)
+        },
         "notes": posterior.dynamics.notes if posterior.dynamics is not None else (),
-        "versions": {name: posterior.settings[name] for name in VERSIONS if name in posterior.settings},
+        "versions": {
+            name: posterior.settings[name] for name in VERSIONS if name in posterior.settings
+        },
         "style": (Path(__file__).parent / "style.css").read_text(encoding="utf-8"),
     }
 
@@ -103,7 +111,10 @@ def _facts(posterior: Posterior) -> list[tuple[str, str]]:
     if curvature is not None:
         facts.insert(0, ("rows", f"{curvature.n_data:,}"))
     if posterior.dynamics is not None:
-        facts += [("sampler", posterior.dynamics.sampler), ("batch", f"{posterior.dynamics.batch_size:,}")]
+        facts += [
+            ("sampler", posterior.dynamics.sampler),
+            ("batch", f"{posterior.dynamics.batch_size:,}"),
+        ]
     elif "sampler" in settings:
         facts.append(("method", str(settings["sampler"])))
     if "steps" in settings:
@@ -113,7 +124,9 @@ def _facts(posterior: Posterior) -> list[tuple[str, str]]:
     return facts
 
 
-def _coefficients(posterior: Posterior, summary: pandas.DataFrame, encoding: Encoding | None) -> dict[str, Any]:
+def _coefficients(
+    posterior: Posterior, summary: pandas.DataFrame, encoding: Encoding | None
+) -> dict[str, Any]:
     """Rows of the table; the bars lie on the standardised scale, where columns are comparable."""
     factors = np.ones(len(summary)) if encoding is None else encoding.standardising
     drawn = np.arange(len(summary)) < len(factors)
@@ -156,12 +169,24 @@ def _written(values: dict[Any, float]) -> dict[str, str]:
     ({'mean': '−1.2345', 'sd': '0.0400'}, {'mean': '1.053e−05', 'sd': '6.6e−07'})
     """
     spread = values["sd"]
-    decimals = int(np.clip(2 - np.floor(np.log10(spread)), 0, 12)) if np.isfinite(spread) and spread > 0 else 4
-    if decimals > SMALL and max(abs(values["mean"]), spread) < 10.0**-3:  # a row of zeros says less than a power of ten
-        shown = {name: max(0, int(np.floor(np.log10(abs(value) or spread))) + decimals - 1) for name, value in values.items()}
+    decimals = (
+        int(np.clip(2 - np.floor(np.log10(spread)), 0, 12))
+        if np.isfinite(spread) and spread > 0
+        else 4
+    )
+    if (
+        decimals > SMALL and max(abs(values["mean"]), spread) < 10.0**-3
+    ):  # a row of zeros says less than a power of ten
+        shown = {
+            name: max(0, int(np.floor(np.log10(abs(value) or spread))) + decimals - 1)
+            for name, value in values.items()
+        }
         written = {name: f"{value:.{shown[name]}e}" for name, value in values.items()}
     else:
-        written = {name: number(value, 4) if abs(value) >= 1e9 else f"{value:,.{decimals}f}" for name, value in values.items()}
+        written = {
+            name: number(value, 4) if abs(value) >= 1e9 else f"{value:,.{decimals}f}"
+            for name, value in values.items()
+        }
     if "ess_bulk" in values:
         written |= {"ess_bulk": f"{values['ess_bulk']:,.0f}", "r_hat": f"{values['r_hat']:.3f}"}
     return {name: text.replace("-", "−") for name, text in written.items()}

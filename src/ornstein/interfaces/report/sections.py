@@ -66,7 +66,9 @@ def _covariance(law: figures.Predicted) -> Section:
     """Ellipses of the pairs that tell most, and heat maps of the parameters that differ most."""
     posterior, size = law.posterior, law.mode.size
     scores = figures.covariance_scores(law) if size <= EXACT_ERRORS else None
-    rank = np.abs(scores).max(axis=0) if scores is not None else np.abs(posterior.mean) / posterior.sd
+    rank = (
+        np.abs(scores).max(axis=0) if scores is not None else np.abs(posterior.mean) / posterior.sd
+    )
     among = np.sort(np.argsort(-rank)[:MOST_CELLS])
     names = [posterior.names[place] for place in among]
     predicted = figures.block(law.covariance, among)
@@ -75,17 +77,31 @@ def _covariance(law: figures.Predicted) -> Section:
     square = (4.2, 3.9)
     caption = "Covariance that theory predicts, in predicted standard deviations"
     maps = [
-        Panel("covariance-predicted", figures.heat_map(predicted / scale, names, 1.0, 2, "Predicted"), caption, caption, square)
+        Panel(
+            "covariance-predicted",
+            figures.heat_map(predicted / scale, names, 1.0, 2, "Predicted"),
+            caption,
+            caption,
+            square,
+        )
     ]
     caption = "Covariance of the draws, in the same units: ones on the diagonal if variances are as predicted"
-    draw = figures.heat_map(figures.block(posterior.covariance, among) / scale, names, 1.0, 2, "Found in the draws")
+    draw = figures.heat_map(
+        figures.block(posterior.covariance, among) / scale, names, 1.0, 2, "Found in the draws"
+    )
     maps.append(Panel("covariance-found", draw, caption, caption, square))
     if scores is not None:
         chosen = scores[np.ix_(among, among)]
         limit = max(4.0, float(np.abs(chosen).max()))
         caption = f"Their difference in Monte-Carlo standard errors; full colour is ±{limit:.1f}, chance reaches about 3"
         maps.append(
-            Panel("covariance-difference", figures.heat_map(chosen, names, limit, 1, "Difference"), caption, caption, square)
+            Panel(
+                "covariance-difference",
+                figures.heat_map(chosen, names, limit, 1, "Difference"),
+                caption,
+                caption,
+                square,
+            )
         )
     pairs = [
         Panel(
@@ -102,7 +118,10 @@ def _chains(law: figures.Predicted) -> Section:
     """Trace and autocorrelation of the slowest direction and of the parameters with the largest R-hat."""
     posterior, modes = law.posterior, law.process.modes
     covectors = [("slowest direction", modes.slowest)]
-    r_hat = [split_r_hat(posterior.draws[:, :, place]) for place in range(min(posterior.mean.size, EXACT_ERRORS))]
+    r_hat = [
+        split_r_hat(posterior.draws[:, :, place])
+        for place in range(min(posterior.mean.size, EXACT_ERRORS))
+    ]
     for place in np.argsort(-np.array(r_hat), kind="stable")[: MOST_TRACES - 1]:
         covectors.append((posterior.names[place], np.eye(1, posterior.mean.size, place)[0]))
     traces, correlations = [], []
@@ -110,7 +129,9 @@ def _chains(law: figures.Predicted) -> Section:
     for place, (name, covector) in enumerate(covectors, start=1):
         series = displacements @ covector
         unit = float(np.std(series)) or 1.0
-        traces.append(Panel(f"trace-{place}", figures.trace(series / unit, name), f"trace of {name}"))
+        traces.append(
+            Panel(f"trace-{place}", figures.trace(series / unit, name), f"trace of {name}")
+        )
         draw = figures.autocorrelation(law, covector, series, name)
         correlations.append(Panel(f"autocorrelation-{place}", draw, f"autocorrelation of {name}"))
     return Section((tuple(traces), tuple(correlations)), {"relaxation": modes.relaxation_time})
@@ -125,10 +146,22 @@ def _calibration(posterior: Posterior, model: Model | None) -> Section | None:
     found = calibrate(posterior, model)
     size = (4.2, 3.6)
     caption = "On the dotted line, what is promised is what happens. Band: 95 % interval of the observed share."
-    panels = [Panel("calibration", figures.reliability(found.reliability), "promised against observed", caption, size)]
+    panels = [
+        Panel(
+            "calibration",
+            figures.reliability(found.reliability),
+            "promised against observed",
+            caption,
+            size,
+        )
+    ]
     if found.transforms is not None:
-        draw = figures.histogram(found.transforms, 20, "place of the row in its predictive distribution")
+        draw = figures.histogram(
+            found.transforms, 20, "place of the row in its predictive distribution"
+        )
         caption = "Flat is right; a hump means too wide, a bowl too narrow, a slope biased. Grey: where 95 % of bars would lie."
-        panels.append(Panel("transforms", draw, "histogram of probability integral transforms", caption, size))
+        panels.append(
+            Panel("transforms", draw, "histogram of probability integral transforms", caption, size)
+        )
     facts = {"sentence": found.sentence, "rows": found.rows, "all": found.rows == model.n_data}
     return Section((tuple(panels),), facts)

@@ -33,8 +33,24 @@ class Roles:
     chains: tuple[str, str, str, str]
 
 
-ON_PAGE = Roles("#010101", "#020202", "#030303", "#040404", "#050505", "#060606", ("#070707", "#080808", "#090909", "#0a0a0a"))
-LIGHT = Roles("#1c2330", "#5b6472", "#dde1e8", "#1d5fd1", "#d9600a", "#5b6472", ("#1d5fd1", "#d9600a", "#0f8a5f", "#8a4fd0"))
+ON_PAGE = Roles(
+    "#010101",
+    "#020202",
+    "#030303",
+    "#040404",
+    "#050505",
+    "#060606",
+    ("#070707", "#080808", "#090909", "#0a0a0a"),
+)
+LIGHT = Roles(
+    "#1c2330",
+    "#5b6472",
+    "#dde1e8",
+    "#1d5fd1",
+    "#d9600a",
+    "#5b6472",
+    ("#1d5fd1", "#d9600a", "#0f8a5f", "#8a4fd0"),
+)
 _VARIABLES = {
     ON_PAGE.ink: "var(--ink)",
     ON_PAGE.muted: "var(--muted)",
@@ -100,7 +116,9 @@ def as_svg(draw: Draw, name: str, description: str, size: tuple[float, float] = 
     return _inlined(buffer.getvalue(), name, description)
 
 
-def as_png(rows: Sequence[Sequence[Draw]], path: Path, size: tuple[float, float] = (4.2, 3.0)) -> Path:
+def as_png(
+    rows: Sequence[Sequence[Draw]], path: Path, size: tuple[float, float] = (4.2, 3.0)
+) -> Path:
     """Figures of this size each, row by row, as one PNG file on white."""
     from matplotlib.figure import Figure
 
@@ -125,7 +143,11 @@ def _inlined(text: str, name: str, description: str) -> str:
     body = re.sub(r'id="([^"]+)"', rf'id="{name}-\1"', body)
     body = re.sub(r'href="#', f'href="#{name}-', body)
     body = re.sub(r"url\(#", f"url(#{name}-", body)
-    body = re.sub(r"#0[0-9a]0[0-9a]0[0-9a]\b", lambda match: _VARIABLES.get(match.group(), match.group()), body)
+    body = re.sub(
+        r"#0[0-9a]0[0-9a]0[0-9a]\b",
+        lambda match: _VARIABLES.get(match.group(), match.group()),
+        body,
+    )
     body = re.sub(r"font-family: [^;\"]*", "font-family: var(--sans)", body)
     body = re.sub(r"(font: [^;\"']*)'[^;\"]*", r"\1var(--sans)", body)
     body = body.replace("xlink:href", "href")
