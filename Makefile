@@ -45,12 +45,17 @@ test-slow: $(VENV)/.installed-test ## run the tests marked slow
 test-nightly: $(VENV)/.installed-test ## run the tests marked nightly
 	@$(PYTEST) -m nightly
 
-lint: $(VENV)/.installed-dev ## check style and types
+lint: $(VENV)/.installed-dev ## check style, types, imports and generated files
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python tools/stub.py --check
+	@$(BIN)/python tools/rooms.py --check
 
-format: $(VENV)/.installed-dev ## format the code and mend what can be mended
+format: $(VENV)/.installed-dev ## format the code, mend what can be mended, write generated files
+	@$(BIN)/python tools/stub.py
+	@$(BIN)/python tools/rooms.py
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 

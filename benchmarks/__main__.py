@@ -1,12 +1,14 @@
-"""`python -m benchmarks`: steps, chains, start-up, time to a posterior and growth; ratios, never times, are compared.
+"""`python -m benchmarks`: steps, chains, start-up, time to a posterior and growth; ratios, never
+times, are compared.
 
-python -m benchmarks                     every section, kept in benchmarks/results, and docs/benchmarks.md from them
-python -m benchmarks --only posterior    one section (steps, chains, startup, posterior, growth)
-python -m benchmarks --page              the page and its plots from the results kept, nothing is run
-python -m benchmarks --task T3           one task of the steps, printed only
-python -m benchmarks --only chains --task T3   one task of the chains (or the steps), those of the others are kept
-python -m benchmarks --quick             the guard: T1 and T2 against the stored ratios, alert at 1.5×
-python -m benchmarks --quick --only growth     a section in small, printed only
+python -m benchmarks                     every section, kept in benchmarks/results, and
+docs/benchmarks.md from them python -m benchmarks --only posterior    one section (steps, chains,
+startup, posterior, growth) python -m benchmarks --page              the page and its plots from the
+results kept, nothing is run python -m benchmarks --task T3           one task of the steps, printed
+only python -m benchmarks --only chains --task T3   one task of the chains (or the steps), those of
+the others are kept python -m benchmarks --quick             the guard: T1 and T2 against the stored
+ratios, alert at 1.5× python -m benchmarks --quick --only growth     a section in small, printed
+only
 """
 
 from __future__ import annotations

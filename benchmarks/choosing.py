@@ -1,6 +1,8 @@
-"""`python -m benchmarks.choosing`: the table of docs/choosing-a-sampler.md, every sampler and baseline on one correlated posterior.
+"""`python -m benchmarks.choosing`: the table of docs/choosing-a-sampler.md, every sampler and
+baseline on one correlated posterior.
 
-What is printed depends on seeds alone, not on the machine: distances and passes over the data, no times.
+What is printed depends on seeds alone, not on the machine: distances and passes over the data, no
+times.
 """
 
 from __future__ import annotations
@@ -128,18 +130,19 @@ def main() -> None:
     curvature = orn.measure(model)
     values = np.linalg.eigvalsh(curvature.hessian)
     console.print(
-        f"N = {model.n_data}, D = {model.dim}, condition number of A {values[-1] / values[0]:.0f}, batches of {BATCH}\n"
+        f"N = {model.n_data}, D = {model.dim}, condition number of A {values[-1] / values[0]:.0f},"
+        f" batches of {BATCH}\n"
     )
     console.print(
-        "| method | KL predicted | KL found | by chance | relaxation time, steps | passes per effective draw | verdict |"
+        "| method | KL predicted | KL found | by chance | relaxation time, steps | passes per"
+        " effective draw | verdict |"
     )
     console.print("|---|---|---|---|---|---|---|")
     for name, run in METHODS.items():
         if given.only in name:
             with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore", orn.OrnsteinWarning
-                )  # too short a chain: the verdict says it
+                # too short a chain: the verdict says it
+                warnings.simplefilter("ignore", orn.OrnsteinWarning)
                 console.print(
                     line(
                         name, [measured(run, model, curvature, seed) for seed in range(given.seeds)]

@@ -11,7 +11,7 @@ from rich.table import Table
 from benchmarks import compiled_loop, peers
 from benchmarks.steps import Stepper, interleaved, ornstein_steps
 from benchmarks.tasks import TASKS, Task
-from ornstein.shuffled_rows import worthwhile
+from ornstein.rows.shuffled import worthwhile
 
 EVERY_CORE = "a C++ loop on every core"
 ROUNDS = 30  # of a tenth of a second
@@ -19,7 +19,9 @@ FORMS = ("scalar", "scalar, slices", "diagonal", "full", "SGLD", "SGLD, slices",
 
 
 def forms(task: Task) -> list[str]:
-    """Those that make sense: no whole matrix of thousands of parameters, and slices of large data alone."""
+    """Those that make sense: no whole matrix of thousands of parameters, and slices of large data
+    alone.
+    """
     left_out = {"full"} if task.columns * task.classes > 2000 else set()
     if not worthwhile(np.broadcast_to(np.float32(0.0), (task.rows, task.columns)), task.batch_size):
         left_out |= {form for form in FORMS if "slices" in form}
@@ -51,7 +53,9 @@ def show(console: Console, task: Task, result: dict[str, float]) -> None:
 
 
 def steps_section(console: Console, prefix: str = "T") -> dict[str, Any]:
-    """µs per step of everyone on the tasks whose name starts with `prefix`, and who was not there."""
+    """µs per step of everyone on the tasks whose name starts with `prefix`, and who was not
+    there.
+    """
     steps, absent = {}, set()
     for task in TASKS:
         if task.name.startswith(prefix):
@@ -71,7 +75,9 @@ def steps_section(console: Console, prefix: str = "T") -> dict[str, Any]:
 def chains_section(
     console: Console, prefix: str = "T", counts: tuple[int, ...] = (1, 4, 32)
 ) -> dict[str, dict[str, float]]:
-    """Steps per second of all chains together, relative to one chain, on T1 to T3; and what the machine gives C++ loops."""
+    """Steps per second of all chains together, relative to one chain, on T1 to T3; and what the
+    machine gives C++ loops.
+    """
     gains = {}
     for task in (task for task in TASKS[:4] if task.name.startswith(prefix)):
         steppers = {f"{count} chains": ornstein_steps(task, "scalar", count) for count in counts}

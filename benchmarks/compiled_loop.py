@@ -48,7 +48,9 @@ def _pointer(array: np.ndarray) -> ctypes.c_void_p:
 
 
 def on_every_core(task: Task) -> Stepper:
-    """A loop on each core at once: the seconds that one step of all of them takes, divided by their number."""
+    """A loop on each core at once: the seconds that one step of all of them takes, divided by their
+    number.
+    """
     cores = os.cpu_count() or 1
     loops = [compiled_steps(task) for _ in range(cores)]
 

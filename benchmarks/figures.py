@@ -31,9 +31,8 @@ def steps(found: dict[str, dict[str, float]], path: Path) -> None:
     axes = figure.subplots()
     names = list(dict.fromkeys(name for result in found.values() for name in result))
     for position, name in enumerate(names):
-        aside = 0.6 * (
-            position / len(names) - 0.5
-        )  # who is equally fast would otherwise lie on top of each other
+        # who is equally fast would otherwise lie on top of each other
+        aside = 0.6 * (position / len(names) - 0.5)
         points = [
             (number + aside, result[name])
             for number, result in enumerate(found.values())
@@ -107,7 +106,9 @@ def time_to_posterior(result: dict[str, Any], path: Path) -> None:
 
 
 def _floored(distances: tuple[float, ...]) -> list[float]:
-    """An exact answer has a KL of rounding errors; a logarithm must not show them as fifteen decades."""
+    """An exact answer has a KL of rounding errors; a logarithm must not show them as fifteen
+    decades.
+    """
     return [max(distance, 1e-5) for distance in distances]
 
 
@@ -149,7 +150,6 @@ def _figure(width: float, height: float) -> Any:
 def _save(figure: Any, path: Path) -> None:
     from matplotlib import rc_context
 
-    with rc_context(
-        {"svg.hashsalt": path.stem}
-    ):  # without it names inside the file are new each time
+    # without it names inside the file are new each time
+    with rc_context({"svg.hashsalt": path.stem}):
         figure.savefig(path, metadata={"Date": None}, facecolor="white")

@@ -1,10 +1,12 @@
-"""Time and memory against rows N, parameters D and batch size S, and the exact curvature pass beside BLAS.
+"""Time and memory against rows N, parameters D and batch size S, and the exact curvature pass
+beside BLAS.
 
     python -m benchmarks.growth --quick
 
-Every size runs in processes of its own, the sizes in turn and three times over, and the least of each number stands: neighbours on
-the machine only ever add to it. Memory is the peak less what the imported libraries take. `measure` is the mode and the exact
-passes, `tune` the rates and the predicted law, `step` one step of one chain. Slopes are those of a straight line through the
+Every size runs in processes of its own, the sizes in turn and three times over, and the least of
+each number stands: neighbours on the machine only ever add to it. Memory is the peak less what the
+imported libraries take. `measure` is the mode and the exact passes, `tune` the rates and the
+predicted law, `step` one step of one chain. Slopes are those of a straight line through the
 logarithms of the last three sizes: 1 is proportional growth.
 """
 
@@ -72,8 +74,8 @@ def growth_section(console: Console, quick: bool = False, limit: float = 600.0) 
     ]
     for row in blas:
         console.print(
-            f"Hessian of N={row['rows']} D={row['columns']}: {row['hessian']:.3g} GFLOP/s, {row['share']:.0%} of gemm "
-            f"({row['gemm']:.3g}), syrk {row['syrk']:.3g}"
+            f"Hessian of N={row['rows']} D={row['columns']}: {row['hessian']:.3g} GFLOP/s,"
+            f" {row['share']:.0%} of gemm ({row['gemm']:.3g}), syrk {row['syrk']:.3g}"
         )
     return {"limit": limit, "axes": axes, "blas": blas}
 
@@ -181,7 +183,9 @@ def _sparse_model(columns: int, rows: int = 2000, filled: int = 20) -> Any:
 
 
 def peak_megabytes() -> float:
-    """The most memory this process has held; `ru_maxrss` would remember the parent's from before the exec."""
+    """The most memory this process has held; `ru_maxrss` would remember the parent's from before
+    the exec.
+    """
     status = Path("/proc/self/status")
     if status.exists():
         line = next(
@@ -197,15 +201,18 @@ def peak_megabytes() -> float:
 
 
 def curvature_beside_blas(rows: int, columns: int, rounds: int = 5) -> dict[str, float]:
-    """GFLOP/s of the exact Hessian pass and of float64 products of the same shape, in turn, best of `rounds`.
+    """GFLOP/s of the exact Hessian pass and of float64 products of the same shape, in turn, best of
+    `rounds`.
 
-    All are counted as 2ND², the work of a plain product XᵀY; XᵀX may be done with half of it (syrk).
+    All are counted as 2ND², the work of a plain product XᵀY; XᵀX may be done with half of it
+    (syrk).
     """
     from benchmarks.steps import model_of
     from benchmarks.tasks import Task
+    from ornstein.curvature.derivatives import derivatives_of
 
     model = model_of(Task("", "bernoulli", rows, columns, 1))
-    derivatives, theta = model.closed_form(), np.zeros(model.dim)
+    derivatives, theta = derivatives_of(model), np.zeros(model.dim)
     X = np.asarray(model.features, dtype=float)
     Y = X.copy()
     programs: dict[str, Callable[[], Any]] = {

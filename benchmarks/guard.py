@@ -1,4 +1,6 @@
-"""The regression guard: ratios of a short run beside those stored, never absolute times; information, never a failure."""
+"""The regression guard: ratios of a short run beside those stored, never absolute times;
+information, never a failure.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,14 @@ from benchmarks.tasks import TASKS
 STORED = Path(__file__).with_name("stored_ratios.json")
 REFERENCES = ("C++ loop, scalar", "blackjax SGLD")
 ALERT = 1.5
-Ratios = dict[
-    str, dict[str, dict[str, float]]
-]  # task -> reference -> form of ornstein -> times faster than the reference
+# task -> reference -> form of ornstein -> times faster than the reference
+Ratios = dict[str, dict[str, dict[str, float]]]
 
 
 def guard(console: Console, store: bool = False) -> None:
-    """T1 and T2 beside the C++ loop and blackjax SGLD; an alert where ornstein fell behind both by more than 1.5×."""
+    """T1 and T2 beside the C++ loop and blackjax SGLD; an alert where ornstein fell behind both by
+    more than 1.5×.
+    """
     found: Ratios = {}
     for task in TASKS[:3]:
         everyone, _ = competitors(task, with_peers=False)
@@ -48,7 +51,9 @@ def guard(console: Console, store: bool = False) -> None:
 
 
 def fallen(stored: Ratios, found: Ratios) -> list[str]:
-    """Where ornstein is slower than stored beside every reference, in words; beside one alone, that one has grown faster."""
+    """Where ornstein is slower than stored beside every reference, in words; beside one alone, that
+    one has grown faster.
+    """
     alerts = []
     for task, references in stored.items():
         shared = [reference for reference in references if reference in found[task]]

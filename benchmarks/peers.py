@@ -1,4 +1,6 @@
-"""The peers, each run as its own users run it. A peer that is not installed is left out, and said so."""
+"""The peers, each run as its own users run it. A peer that is not installed is left out, and said
+so.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from benchmarks.tasks import Task
 
 
 def blackjax_sgld_steps(task: Task) -> Stepper:
-    """`blackjax.sgld` in a `lax.scan`, minibatch indices drawn by jax.random inside, as its documentation shows."""
+    """`blackjax.sgld` in a `lax.scan`, minibatch indices drawn by jax.random inside, as its
+    documentation shows.
+    """
     import blackjax
 
     features, response = (jnp.asarray(part) for part in task.data())

@@ -1,4 +1,6 @@
-"""The data sets on which the time to a posterior is measured, as arrays that every competitor can read."""
+"""The data sets on which the time to a posterior is measured, as arrays that every competitor can
+read.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,12 @@ NAMES = ("wine", "protein", "skin", "covertype")
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A regression with unit noise and a standard normal prior, no intercept; and the posterior it should lead to.
+    """A regression with unit noise and a standard normal prior, no intercept; and the posterior it
+    should lead to.
 
-    `marginal`: the distance is that between the products of the marginals. With 378 parameters the whole covariance has 71631
-    numbers, which no sampler knows to a KL of 0.05 before a million draws.
+    `marginal`: the distance is that between the products of the marginals. With 378 parameters the
+    whole covariance has 71631 numbers, which no sampler knows to a KL of 0.05 before a million
+    draws.
     """
 
     name: str
@@ -91,7 +95,9 @@ def model_of(family: str, features: np.ndarray, response: np.ndarray) -> orn.GLM
 def arrays_of(
     name: str, directory: str | None = None, rows: int | None = None
 ) -> tuple[str, np.ndarray, np.ndarray]:
-    """Family, features and response; `FileError` where the data set is not at hand. `rows` takes the first so many, shuffled."""
+    """Family, features and response; `FileError` where the data set is not at hand. `rows` takes
+    the first so many, shuffled.
+    """
     from ornstein.paper import data
 
     if name == "covertype":

@@ -1,9 +1,11 @@
 """The posterior that everyone is held against.
 
-A linear regression with known noise has a normal posterior, and Laplace's approximation is it. Elsewhere: Hamiltonian Monte
-Carlo with gradients of all data in coordinates where Laplace's approximation is N(0, I), run beside a twin on N(0, I) itself that
-gets the same momenta and the same uniform numbers. The twin's moments are known, so only the *difference* between the two chains
-has to be estimated, which is small where the posterior is close to normal: a few hundred draws do for hundreds of parameters.
+A linear regression with known noise has a normal posterior, and Laplace's approximation is it.
+Elsewhere: Hamiltonian Monte Carlo with gradients of all data in coordinates where Laplace's
+approximation is N(0, I), run beside a twin on N(0, I) itself that gets the same momenta and the
+same uniform numbers. The twin's moments are known, so only the *difference* between the two chains
+has to be estimated, which is small where the posterior is close to normal: a few hundred draws do
+for hundreds of parameters.
 """
 
 from __future__ import annotations
@@ -64,7 +66,9 @@ def _reference(name: str, model: Any, rows: int, draws: int) -> dict[str, Any]:
 def corrected(
     model: Any, curvature: Any, draws: int, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Mean, covariance, and the KL that their Monte-Carlo error alone makes between the marginals, about."""
+    """Mean, covariance, and the KL that their Monte-Carlo error alone makes between the marginals,
+    about.
+    """
     root = np.linalg.cholesky(curvature.posterior_covariance)
     chain, twin = coupled_chains(_potential(model, curvature, root), model.dim, draws, seed)
     mean = np.mean(chain - twin, axis=0)
@@ -81,7 +85,7 @@ def _potential(
     """−log posterior and its gradient in the whitened coordinates, in float64."""
     import jax
 
-    from ornstein.precision import width
+    from ornstein.compute.precision import width
 
     with width("float64"):
         problem = model.problem("float64", curvature.mode)

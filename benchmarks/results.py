@@ -1,4 +1,6 @@
-"""The page of the documentation, put together from the results kept; sections that were not run say so."""
+"""The page of the documentation, put together from the results kept; sections that were not run say
+so.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ def write_page() -> Path:
     lines = [
         "# Benchmarks",
         "",
-        "Written by `make bench` from the numbers in `benchmarks/results`. Read the ratios, not the times: those are of one machine.",
+        (
+            "Written by `make bench` from the numbers in `benchmarks/results`. Read the ratios, not"
+            " the times: those are of one machine."
+        ),
     ]
     for section in SECTIONS:
         title, write = _WRITERS[section]
@@ -65,10 +70,10 @@ def _steps(result: dict[str, Any]) -> list[str]:
     names = list(dict.fromkeys(name for found in steps.values() for name in found))
     absent = f" Not at hand: {', '.join(result['absent'])}." if result["absent"] else ""
     return [
-        "µs per step of one chain in float32. Everyone runs in one process, in turn and in another order each time, best of 30 "
-        "rounds of a tenth of a second; compile time is left out. “Slices” are steps on slices of shuffled rows "
-        '(`scheme="slices"`), which have the same stationary law, where data are large; shuffling is part of their time.'
-        + absent,
+        "µs per step of one chain in float32. Everyone runs in one process, in turn and in another"
+        " order each time, best of 30 rounds of a tenth of a second; compile time is left out."
+        ' “Slices” are steps on slices of shuffled rows (`scheme="slices"`), which have the same'
+        " stationary law, where data are large; shuffling is part of their time." + absent,
         "",
         "![µs per step](benchmarks.svg)",
         "",
@@ -117,8 +122,11 @@ def _chains(result: dict[str, dict[str, float]]) -> list[str]:
     names = list(next(iter(result.values())))
     rows = ([task, *(f"{gain:.2f}" for gain in gains.values())] for task, gains in result.items())
     return [
-        "Steps per second of all chains together, relative to one chain; 1.6 or more was aimed at for 4 chains on 2 cores. C++ "
-        "loops, relative to one, show what the cores give at best.",
+        (
+            "Steps per second of all chains together, relative to one chain; 1.6 or more was aimed"
+            " at for 4 chains on 2 cores. C++ loops, relative to one, show what the cores give at"
+            " best."
+        ),
         "",
         *table(["task", *(name.replace("1 chains", "1 chain") for name in names)], rows),
     ]
@@ -155,15 +163,19 @@ def _posterior(result: dict[str, Any]) -> list[str]:
         for name, part in problems.items()
     ]
     return [
-        f"Seconds from the start of a fresh process, imports and compilation included, until KL(found ‖ reference) ≤ "
-        f"{result['enough']}; each road has the time named above its column. The reference of a linear regression "
-        "is its exact posterior; elsewhere it is Hamiltonian Monte Carlo on all data, not Laplace's approximation. SGLD runs "
-        "with 5 rates, and only the best one's time counts; NUTS, ADVI and SGLD run as their documentation shows, and ornstein as its own "
-        "does: with its defaults, and on slices (`scheme=\"slices\"`) where data are beyond the processor's caches, as covertype's are. "
-        '“ornstein SGLD-CV” is `SGLD(exact=True, control_variates=True, preconditioner="full")`. '
-        "With more than 100 parameters the distance is that between the products of the marginals."
+        "Seconds from the start of a fresh process, imports and compilation included, until"
+        f" KL(found ‖ reference) ≤ {result['enough']}; each road has the time named above its"
+        " column. The reference of a linear regression is its exact posterior; elsewhere it is"
+        " Hamiltonian Monte Carlo on all data, not Laplace's approximation. SGLD runs with 5"
+        " rates, and only the best one's time counts; NUTS, ADVI and SGLD run as their"
+        " documentation shows, and ornstein as its own does: with its defaults, and on slices"
+        " (`scheme=\"slices\"`) where data are beyond the processor's caches, as covertype's are."
+        " “ornstein SGLD-CV” is `SGLD(exact=True, control_variates=True,"
+        ' preconditioner="full")`. With more than 100 parameters the distance is that between'
+        " the products of the marginals."
         + "".join(
-            f" The Monte-Carlo error of {name}'s reference is a KL of about {part['reference error']:.2g}."
+            f" The Monte-Carlo error of {name}'s reference is a KL of about"
+            f" {part['reference error']:.2g}."
             for name, part in problems.items()
             if part.get("reference error", 0.0) > 1e-3
         ),
@@ -172,7 +184,10 @@ def _posterior(result: dict[str, Any]) -> list[str]:
         "",
         *table(["", *headings], rows),
         "",
-        "ornstein starts from the mode and the curvature at which Laplace stops: where Laplace is close enough it is there first.",
+        (
+            "ornstein starts from the mode and the curvature at which Laplace stops: where Laplace"
+            " is close enough it is there first."
+        ),
         "",
         *(f"- {who_won(name, part)}" for name, part in problems.items()),
         *absent,
@@ -196,17 +211,24 @@ def who_won(name: str, part: dict[str, Any]) -> str:
             else f"ornstein took {own / reached[first]:.1f} times as long"
         )
         return (
-            f"On {name} Laplace wins ({reached[first]:.1f} s; {behind}): the posterior is close to normal and its mode a few Newton "
-            "steps away. `orn.laplace` is the tool for that; what sampling adds is a check of that very assumption."
+            f"On {name} Laplace wins ({reached[first]:.1f} s; {behind}): the posterior is close to"
+            " normal and its mode a few Newton steps away. `orn.laplace` is the tool for that;"
+            " what sampling adds is a check of that very assumption."
         )
     if first.startswith("ornstein"):
         others = {
             road: seconds for road, seconds in reached.items() if not road.startswith("ornstein")
         }
         if not others:
-            return f"On {name} {first} is there after {reached[first]:.1f} s, and nobody else within {part['limit']:g} s."
+            return (
+                f"On {name} {first} is there after {reached[first]:.1f} s, and nobody else within"
+                f" {part['limit']:g} s."
+            )
         second = min(others, key=lambda road: others[road])
-        return f"On {name} {first} is first, {others[second] / reached[first]:.1f} times ahead of {second}."
+        return (
+            f"On {name} {first} is first, {others[second] / reached[first]:.1f} times ahead of"
+            f" {second}."
+        )
     behind = (
         "ornstein did not get there"
         if own is None
@@ -229,16 +251,21 @@ def _nearest(part: dict[str, Any]) -> str:
     laplace = least.get("Newton + Laplace")
     if laplace is None:
         return said
-    return f"{said} Laplace's approximation is {laplace:.2g} away and has no better answer later: the posterior is not normal."
+    return (
+        f"{said} Laplace's approximation is {laplace:.2g} away and has no better answer later: the"
+        " posterior is not normal."
+    )
 
 
 def _growth(result: dict[str, Any]) -> list[str]:
     figures.growth(result, DOCS / "growth.svg")
     lines = [
-        "Each size in a process of its own, three times over, the least of each number; memory is the peak less what the "
-        "libraries take. `measure`: the mode and the exact passes; "
-        "`tune`: the rates and the predicted law; `step`: one step of one chain. A slope of 1 is proportional growth; it is taken "
-        "through the last three sizes.",
+        (
+            "Each size in a process of its own, three times over, the least of each number; memory"
+            " is the peak less what the libraries take. `measure`: the mode and the exact passes;"
+            " `tune`: the rates and the predicted law; `step`: one step of one chain. A slope of 1"
+            " is proportional growth; it is taken through the last three sizes."
+        ),
         "",
         "![time and memory against size](growth.svg)",
         "",
@@ -281,8 +308,10 @@ def _growth(result: dict[str, Any]) -> list[str]:
     return [
         *lines,
         "",
-        "The exact Hessian pass beside a float64 matrix product of the same shape, in GFLOP/s (2ND² counted; half of BLAS speed was "
-        "aimed at):",
+        (
+            "The exact Hessian pass beside a float64 matrix product of the same shape, in GFLOP/s"
+            " (2ND² counted; half of BLAS speed was aimed at):"
+        ),
         "",
         *table(["N", "D", "Hessian pass", "XᵀY (gemm)", "XᵀX (syrk)", "share of gemm"], rows),
     ]

@@ -1,4 +1,5 @@
-"""The roads to a posterior: each yields mean and covariance of what it has so far, again and again, as its own users would run it.
+"""The roads to a posterior: each yields mean and covariance of what it has so far, again and again,
+as its own users would run it.
 
 Imports stand inside the functions: what a library needs to start is part of its time.
 """
@@ -14,17 +15,14 @@ import numpy as np
 from benchmarks.problems import Problem
 
 Found = tuple[np.ndarray, np.ndarray]
-SGLD_RATES = (
-    1.0,
-    0.3,
-    0.1,
-    0.03,
-    0.01,
-)  # in units of 1/λ, λ the largest curvature of N times the mean loss
+# in units of 1/λ, λ the largest curvature of N times the mean loss
+SGLD_RATES = (1.0, 0.3, 0.1, 0.03, 0.01)
 
 
 class Pool:
-    """Mean and covariance of blocks of draws; `late` forgets the first half of them, as one does with a chain's start."""
+    """Mean and covariance of blocks of draws; `late` forgets the first half of them, as one does
+    with a chain's start.
+    """
 
     def __init__(self, marginal: bool, late: bool) -> None:
         self.marginal, self.late = marginal, late
@@ -63,7 +61,7 @@ def ornstein(
     Data beyond the processor's caches are read in slices, as docs/scaling.md advises.
     """
     import ornstein as orn
-    from ornstein.aligned import BEYOND_CACHES
+    from ornstein.rows.memory import BEYOND_CACHES
 
     model = problem.model()
     scheme = "slices" if problem.features.nbytes >= BEYOND_CACHES else "replacement"
@@ -85,9 +83,11 @@ def ornstein_diagonal(problem: Problem) -> Iterator[Found]:
 
 
 def ornstein_controlled(problem: Problem) -> Iterator[Found]:
-    """Langevin dynamics with control variates and the full metric, as docs/choosing-a-sampler.md advises for many rows.
+    """Langevin dynamics with control variates and the full metric, as docs/choosing-a-sampler.md
+    advises for many rows.
 
-    Most directions forget within some steps and few within hundreds, so that draws more often than the slowest one forgets tell more.
+    Most directions forget within some steps and few within hundreds, so that draws more often than
+    the slowest one forgets tell more.
     """
     import ornstein as orn
 
@@ -96,7 +96,9 @@ def ornstein_controlled(problem: Problem) -> Iterator[Found]:
 
 
 def newton_laplace(problem: Problem) -> Iterator[Found]:
-    """The mode by Newton's method and the inverse Hessian there: one answer, and no better one later."""
+    """The mode by Newton's method and the inverse Hessian there: one answer, and no better one
+    later.
+    """
     import ornstein as orn
 
     post = orn.laplace(problem.model(), draws=1, chains=1)
@@ -193,9 +195,8 @@ def pymc_advi(problem: Problem, method: str = "advi", block: int = 500) -> Itera
 
     # Compile-time notes of PyTensor are no concern of this page.
     warnings.simplefilter("ignore")
-    response = problem.response.astype(
-        np.int32 if problem.family == "categorical" else np.float64
-    )  # it refuses others
+    # it refuses others
+    response = problem.response.astype(np.int32 if problem.family == "categorical" else np.float64)
     with pymc.Model():
         x, y = pymc.Minibatch(
             problem.features.astype(np.float64), response, batch_size=problem.batch_size

@@ -1,4 +1,5 @@
-"""Rows per second of the exact passes against workers, best of five, how many of them a fit takes, and what a shard's chain costs.
+"""Rows per second of the exact passes against workers, best of five, how many of them a fit takes,
+and what a shard's chain costs.
 
     python -m benchmarks.scaling --rows 2000000 --columns 20 --workers 1 2 4
 
@@ -16,7 +17,8 @@ from unittest import mock
 import numpy as np
 
 import ornstein as orn
-from ornstein.shards import Shards
+from ornstein.cluster.shards import Shards
+from ornstein.curvature.derivatives import derivatives_of
 
 QUESTIONS = ("value_and_gradient", "hessian", "gradient_moments")
 ROUNDS = 5
@@ -26,7 +28,7 @@ def one_process(rows: int, columns: int) -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((rows, columns), dtype=np.float32)
     model = orn.glm(X, X[:, 0] + rng.logistic(size=rows) > 0, family="bernoulli")
-    derivatives, theta = model.closed_form(), np.zeros(model.dim)
+    derivatives, theta = derivatives_of(model), np.zeros(model.dim)
     for name in QUESTIONS:
         getattr(derivatives, name)(theta)
         seconds = min(_seconds(lambda: getattr(derivatives, name)(theta)) for _ in range(ROUNDS))  # noqa: B023
@@ -36,8 +38,9 @@ def one_process(rows: int, columns: int) -> None:
     cpu = time.process_time() - cpu
     steps, batch = post.settings["steps"], post.settings["batch_size"]
     print(
-        f"one process, a fit of 500 draws: {steps} steps of {batch} rows, {steps * batch / rows:.0f} passes over the data, "
-        f"{steps * batch / cpu:.3g} rows/s, {cpu:.3g} CPU seconds, measuring and compiling included"
+        f"one process, a fit of 500 draws: {steps} steps of {batch} rows,"
+        f" {steps * batch / rows:.0f} passes over the data, {steps * batch / cpu:.3g} rows/s,"
+        f" {cpu:.3g} CPU seconds, measuring and compiling included"
     )
 
 
@@ -63,7 +66,9 @@ def on_workers(rows: int, columns: int, workers: int) -> None:
 
 
 def questions(rows: int, columns: int) -> None:
-    """How many passes over all rows mode, A and C take, and how many over its own a shard's chain."""
+    """How many passes over all rows mode, A and C take, and how many over its own a shard's
+    chain.
+    """
     import dask.array as da
     from distributed import Client, LocalCluster
 

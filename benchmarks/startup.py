@@ -16,7 +16,9 @@ orn.sample(model_of(TASKS[0]), batch_size=100, draws=100, progress=False)
 
 
 def startup_times(rounds: int = 3) -> dict[str, float]:
-    """Best of a few runs: the bare interpreter, the import, and a first fit of T1, compiled anew or kept from before."""
+    """Best of a few runs: the bare interpreter, the import, and a first fit of T1, compiled anew or
+    kept from before.
+    """
     programs = {
         "python alone": "",
         "import ornstein": "import ornstein",

@@ -10,8 +10,8 @@ import numpy as np
 
 import ornstein as orn
 from benchmarks.tasks import Task
-from ornstein.engine import Run
-from ornstein.precision import width
+from ornstein.compute.precision import width
+from ornstein.engine.run import Run
 
 Stepper = Callable[[int], float]  # steps -> seconds
 REST = 0.25  # seconds: threads of OpenMP that the one before has used go on spinning for 0.2
@@ -34,7 +34,9 @@ def ornstein_steps(task: Task, form: str, chains: int = 1) -> Stepper:
 
 
 def engine_steps(model: orn.Model, form: str, batch_size: int, chains: int = 1) -> Stepper:
-    """The engine itself, randomness included: what `orn.sample` spends per step; steps of all chains count."""
+    """The engine itself, randomness included: what `orn.sample` spends per step; steps of all
+    chains count.
+    """
     curvature = _curvature(model)
     small = 1e-4
     steps = {
@@ -66,10 +68,11 @@ def engine_steps(model: orn.Model, form: str, batch_size: int, chains: int = 1) 
 def interleaved(
     steppers: dict[str, Stepper], seconds: float = 0.3, rounds: int = 5
 ) -> dict[str, float]:
-    """Best of `rounds` in µs per step, everyone in turn, in another order each time, for about `seconds` a round.
+    """Best of `rounds` in µs per step, everyone in turn, in another order each time, for about
+    `seconds` a round.
 
-    Where neighbours on the machine slow it down for tenths of a second, many short rounds find a free moment and few long ones
-    do not.
+    Where neighbours on the machine slow it down for tenths of a second, many short rounds find a
+    free moment and few long ones do not.
 
     Who leaves the finite numbers on the way, as a library with its own rates may, is left out.
     """
@@ -89,7 +92,9 @@ def interleaved(
 
 
 def _long_enough(stepper: Stepper, seconds: float) -> int:
-    """Steps of a round: shorter ones would pay for a whole block of randomness and use little of it."""
+    """Steps of a round: shorter ones would pay for a whole block of randomness and use little of
+    it.
+    """
     count = 64
     stepper(count)
     # The better of two, because a round that the machine has held up is not a long one.

@@ -1,4 +1,6 @@
-"""Each section's raw results as a JSON file, so that sections can be run apart and the page put together from them."""
+"""Each section's raw results as a JSON file, so that sections can be run apart and the page put
+together from them.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
-"""Seconds in a fresh process, start-up and compilation included, until the KL to the reference is at most 0.05.
+"""Seconds in a fresh process, start-up and compilation included, until the KL to the reference is
+at most 0.05.
 
     python -m benchmarks.time_to_posterior --problem wine --limit 60
 
-Every road runs alone in its own process, which writes a line (seconds since the process was started, KL) whenever it has a
-better answer; computing the KL is not counted, reading the arrays is. SGLD runs once per rate, and the best counts.
+Every road runs alone in its own process, which writes a line (seconds since the process was
+started, KL) whenever it has a better answer; computing the KL is not counted, reading the arrays
+is. SGLD runs once per rate, and the best counts.
 """
 
 from __future__ import annotations
@@ -96,7 +98,9 @@ def _points(text: str) -> list[list[float]]:
 
 
 def worth_keeping(points: list[list[float]]) -> list[list[float]]:
-    """Those 1 % of the time apart, which is what a plot shows; the first that is close enough, the nearest and the last."""
+    """Those 1 % of the time apart, which is what a plot shows; the first that is close enough, the
+    nearest and the last.
+    """
     asked = [
         next((point for point in points if point[1] <= ENOUGH), None),
         min(points, key=lambda point: point[1], default=None),

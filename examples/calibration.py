@@ -1,4 +1,6 @@
-"""How good are predicted probabilities? Accuracy, log loss and calibration error, for the examples beside this file."""
+"""How good are predicted probabilities? Accuracy, log loss and calibration error, for the examples
+beside this file.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ import numpy as np
 
 
 def measures(probabilities: np.ndarray, labels: np.ndarray, bins: int = 15) -> np.ndarray:
-    """Accuracy, mean negative log likelihood, and the expected calibration error over bins of confidence."""
+    """Accuracy, mean negative log likelihood, and the expected calibration error over bins of
+    confidence.
+    """
     confidence, hit = probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
     log_loss = -np.mean(np.log(probabilities[np.arange(len(labels)), labels]))
     bin_of = np.minimum((confidence * bins).astype(int), bins - 1)
@@ -25,7 +29,9 @@ def scores(probabilities: np.ndarray, labels: np.ndarray) -> str:
 
 
 def over_splits(found: Sequence[np.ndarray], form: str = ".3f") -> str:
-    """Means over splits of the data, each ± its standard deviation over them; for differences give the form a sign."""
+    """Means over splits of the data, each ± its standard deviation over them; for differences give
+    the form a sign.
+    """
     pairs = zip(
         ("accuracy", "NLL", "ECE"),
         np.mean(found, axis=0),

@@ -1,10 +1,12 @@
-"""An Equinox network on few digits, trained as usual and so too sure of itself; its last layer then gets a posterior.
+"""An Equinox network on few digits, trained as usual and so too sure of itself; its last layer then
+gets a posterior.
 
-The layer is summed up in three ways: draws of full and of diagonal steps, and the low-rank Gaussian that diagonal steps are
-gathered in (`orn.low_rank`, as in SWAG but from steps that are tuned and not guessed). With 300 images and 89 parameters the
-posterior is no Gaussian, and the verdict says so. Over the splits the draws have on average a better log loss than the trained
-network, but the mode under the same prior has a better one still, and the averages are too modest, the low-rank Gaussian's most
-of all: split by split these differences are several times larger than their spread.
+The layer is summed up in three ways: draws of full and of diagonal steps, and the low-rank Gaussian
+that diagonal steps are gathered in (`orn.low_rank`, as in SWAG but from steps that are tuned and
+not guessed). With 300 images and 89 parameters the posterior is no Gaussian, and the verdict says
+so. Over the splits the draws have on average a better log loss than the trained network, but the
+mode under the same prior has a better one still, and the averages are too modest, the low-rank
+Gaussian's most of all: split by split these differences are several times larger than their spread.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ def trained(network, x, y):
 
 
 def compared(seed: int) -> dict[str, np.ndarray]:
-    """Measures on new images of a network from one split and one start, and of its last layer's posterior."""
+    """Measures on new images of a network from one split and one start, and of its last layer's
+    posterior.
+    """
     split = train_test_split(
         pixels, labels, train_size=TRAINING_IMAGES, random_state=seed, stratify=labels
     )

@@ -1,13 +1,17 @@
-"""Flax networks on few digits, trained as usual, then the last layer made Bayesian: a softmax regression on the network's features.
+"""Flax networks on few digits, trained as usual, then the last layer made Bayesian: a softmax
+regression on the network's features.
 
-Whether averaging over the posterior helps depends on how much there is to be uncertain about, so it is shown twice, over three
-splits. At 4 × 4 pixels digits are mistaken for each other: the average has the better log loss on every split (0.456 against 0.479
-of the mode) and a calibration error (0.026 against 0.032) that three splits cannot tell apart. At 8 × 8 pixels hardly a label is
-in doubt: the mode is calibrated already (0.016) and the average is too modest (0.042). NUTS gives the same scores to 0.002, so that
-is the posterior of this model and not the way it is sampled. The verdict is "not trusted" all the same,
-and the findings printed say why: with 200 images for some 90 weights the loss is far from a quadratic and the mean lies 6 posterior
-sds from the mode, so that theory, which is what the verdict vouches with, does not reach this posterior. Beside NUTS, weight by
-weight, sds were within 13 % and means within 0.12 sd on the first two splits at 4 × 4 pixels: near enough for predictions.
+Whether averaging over the posterior helps depends on how much there is to be uncertain about, so it
+is shown twice, over three splits. At 4 × 4 pixels digits are mistaken for each other: the average
+has the better log loss on every split (0.456 against 0.479 of the mode) and a calibration error
+(0.026 against 0.032) that three splits cannot tell apart. At 8 × 8 pixels hardly a label is in
+doubt: the mode is calibrated already (0.016) and the average is too modest (0.042). NUTS gives the
+same scores to 0.002, so that is the posterior of this model and not the way it is sampled. The
+verdict is "not trusted" all the same, and the findings printed say why: with 200 images for some 90
+weights the loss is far from a quadratic and the mean lies 6 posterior sds from the mode, so that
+theory, which is what the verdict vouches with, does not reach this posterior. Beside NUTS, weight
+by weight, sds were within 13 % and means within 0.12 sd on the first two splits at 4 × 4 pixels:
+near enough for predictions.
 """
 
 from __future__ import annotations
@@ -52,7 +56,9 @@ def train_step(network: Network, optimizer: nnx.Optimizer, x: jax.Array, y: jax.
 
 
 def held_against_nuts(post: orn.Posterior, reference: orn.Posterior, seed: int) -> None:
-    """The verdict, the findings behind it (for the first split), and whether NUTS bears them out."""
+    """The verdict, the findings behind it (for the first split), and whether NUTS bears them
+    out.
+    """
     verdict = post.check()
     print(f"  split {seed}, verdict: {verdict.level}")
     if seed == 0:
@@ -62,12 +68,15 @@ def held_against_nuts(post: orn.Posterior, reference: orn.Posterior, seed: int) 
     sd = reference.draws.std(axis=(0, 1))
     ratio, shift = post.draws.std(axis=(0, 1)) / sd, np.abs(post.mean - reference.mean) / sd
     print(
-        f"    beside NUTS: sds {ratio.min():.2f} to {ratio.max():.2f} times as large, means up to {shift.max():.2f} sd away"
+        f"    beside NUTS: sds {ratio.min():.2f} to {ratio.max():.2f} times as large, means up to"
+        f" {shift.max():.2f} sd away"
     )
 
 
 def compared(pixels: np.ndarray, seed: int) -> dict[str, np.ndarray]:
-    """Measures of the network at the mode, and with its last layer averaged over the draws of SGFS and of NUTS."""
+    """Measures of the network at the mode, and with its last layer averaged over the draws of SGFS
+    and of NUTS.
+    """
     split = train_test_split(
         pixels, labels, train_size=TRAINING_IMAGES, random_state=seed, stratify=labels
     )
@@ -81,7 +90,8 @@ def compared(pixels: np.ndarray, seed: int) -> dict[str, np.ndarray]:
     features = np.asarray(network.features(x_train))
     model = orn.glm(features, y_train, family="categorical", prior_precision=PRIOR_PRECISION)
     curvature = orn.measure(model)
-    # Most of the noise injected, ten times what the posterior's spread asks for: small steps, which the gradients can steer.
+    # Most of the noise injected, ten times what the posterior's spread asks for: small steps, which
+    # the gradients can steer.
     sampler = orn.SGFS(
         "full", step_size=1.0, injected=10.0 * np.linalg.cholesky(curvature.hessian / model.n_data)
     )

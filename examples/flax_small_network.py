@@ -1,10 +1,12 @@
 """All 280 weights of a small Flax network on digits, by steps with a diagonal preconditioner.
 
-The posterior of a network is not Gaussian, so constant SGD, whose noise is the minibatch's alone, is out of its depth: its steps
-are as large as a Gaussian posterior would allow, and the verdict says that they are too large. Fisher scoring (SGFS) with the
-same diagonal, ten times smaller steps and the missing noise injected moves far less. Over three splits its log loss is that of the
-MAP network (0.272 ± 0.014 against 0.272 ± 0.016), its calibration error is larger on average (0.065 against 0.032), and constant
-SGD is worse in both (0.373 and 0.132). The verdict trusts neither: what they share with the posterior is for predictions to show.
+The posterior of a network is not Gaussian, so constant SGD, whose noise is the minibatch's alone,
+is out of its depth: its steps are as large as a Gaussian posterior would allow, and the verdict
+says that they are too large. Fisher scoring (SGFS) with the same diagonal, ten times smaller steps
+and the missing noise injected moves far less. Over three splits its log loss is that of the MAP
+network (0.272 ± 0.014 against 0.272 ± 0.016), its calibration error is larger on average (0.065
+against 0.032), and constant SGD is worse in both (0.373 and 0.132). The verdict trusts neither:
+what they share with the posterior is for predictions to show.
 """
 
 from __future__ import annotations
@@ -68,7 +70,9 @@ def trained(weights, x, y):
 
 
 def compared(seed: int) -> dict[str, np.ndarray]:
-    """Measures on new images of the network at the mode and of both averages, from one split and one start."""
+    """Measures on new images of the network at the mode and of both averages, from one split and
+    one start.
+    """
     x_train, x_test, y_train, y_test = train_test_split(
         blocks, labels, test_size=0.3, random_state=seed, stratify=labels
     )

@@ -1,4 +1,6 @@
-"""A NumPyro model with groups, run by minibatches and held against NUTS on the same model and data."""
+"""A NumPyro model with groups, run by minibatches and held against NUTS on the same model and
+data.
+"""
 
 from __future__ import annotations
 
@@ -39,5 +41,6 @@ for name, exact in nuts.get_samples().items():
     shift = (post.params[name].mean(axis=(0, 1)) - exact.mean(axis=0)) / exact.std(axis=0)
     ratio = post.params[name].std(axis=(0, 1)) / exact.std(axis=0)
     print(
-        f"{name:7s} against NUTS: mean off by at most {np.max(np.abs(shift)):.2f} sd, sd ratio {np.min(ratio):.2f}–{np.max(ratio):.2f}"
+        f"{name:7s} against NUTS: mean off by at most {np.max(np.abs(shift)):.2f} sd, sd ratio"
+        f" {np.min(ratio):.2f}–{np.max(ratio):.2f}"
     )

@@ -1,4 +1,6 @@
-"""A Bayesian regression in a scikit-learn pipeline: the prior by cross-validation, predictions with honest intervals."""
+"""A Bayesian regression in a scikit-learn pipeline: the prior by cross-validation, predictions with
+honest intervals.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A headless Chromium over the DevTools protocol, spoken through a pipe: no driver, no port, no package."""
+"""A headless Chromium over the DevTools protocol, spoken through a pipe: no driver, no port, no
+package.
+"""
 
 from __future__ import annotations
 

@@ -1,24 +1,32 @@
-"""Small things that several tests build on: random matrices, tiny data sets, the paper's wine setting."""
+"""Small things that several tests build on: random matrices, tiny data sets, the paper's wine
+setting.
+"""
 
 from __future__ import annotations
 
 import gzip
 import os
+from contextlib import contextmanager
+from dataclasses import replace
 from itertools import permutations, product
 from pathlib import Path
+from unittest import mock
 
 import jax
 import numpy as np
 import pytest
 import scipy.linalg
 
-from ornstein.precision import width
+from ornstein.compute.precision import width
+from ornstein.rows.choice import Choice
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def spd(rng, dimension, condition=20.0):
-    """A random symmetric positive definite matrix with eigenvalues between 1/√condition and √condition."""
+    """A random symmetric positive definite matrix with eigenvalues between 1/√condition and
+    √condition.
+    """
     rotation, _ = np.linalg.qr(rng.normal(size=(dimension, dimension)))
     values = (
         np.exp(np.linspace(-0.5, 0.5, dimension) * np.log(condition))
@@ -44,7 +52,9 @@ def companion(hessian, step, damping):
 
 
 def joint_covariance(hessian, noise, step, damping, injected=0.0):
-    """Covariance of (θ, v) by SciPy's discrete Lyapunov solver; the same noise enters every block."""
+    """Covariance of (θ, v) by SciPy's discrete Lyapunov solver; the same noise enters every
+    block.
+    """
     driven = step @ noise @ step.T + injected
     return scipy.linalg.solve_discrete_lyapunov(
         companion(hessian, step, damping), np.block([[driven, driven], [driven, driven]])
@@ -103,11 +113,14 @@ def data_directory():
 
 
 def wine():
-    """White wine in the paper's setting: features and target standardised; skips where the file is absent."""
+    """White wine in the paper's setting: features and target standardised; skips where the file is
+    absent.
+    """
     path = data_directory() / "winequality-white.csv.gz"
     if not path.exists():
         pytest.skip(
-            f"white wine is not at {path}: set ORNSTEIN_DATA to the folder that holds winequality-white.csv.gz"
+            f"needs the data of the paper: white wine is not at {path}; set ORNSTEIN_DATA to the"
+            " folder that holds winequality-white.csv.gz"
         )
     with gzip.open(path, "rt") as file:
         table = np.genfromtxt(file, delimiter=";", skip_header=1)
@@ -116,7 +129,9 @@ def wine():
 
 
 def steps_by_hand(model, batches, step=1e-2):
-    """Constant SGD from zero in NumPy, from the model's gradient of one minibatch: every tenth position."""
+    """Constant SGD from zero in NumPy, from the model's gradient of one minibatch: every tenth
+    position.
+    """
     theta, kept = np.zeros(model.dim), []
     with width("float64"):
         problem = model.problem("float64", theta)
@@ -128,3 +143,15 @@ def steps_by_hand(model, batches, step=1e-2):
             if number % 10 == 9:
                 kept.append(theta)
     return np.array(kept)
+
+
+@contextmanager
+def rows_drawn_outside():
+    """Minibatches come as indices from the host, where tests can put others in their place."""
+    of = Choice.of
+
+    def outside(*arguments, **named):
+        return replace(of(*arguments, **named), draws_inside=False)
+
+    with mock.patch.object(Choice, "of", outside):
+        yield

@@ -204,7 +204,10 @@ REFUSED = {
     ),
     "a likelihood that returns a vector": (
         lambda: model(lambda t, x: -0.5 * (x - t) ** 2),
-        r"log_likelihood must return a scalar for one example; it returned an array of shape \(3,\)",
+        (
+            r"log_likelihood must return a scalar for one example; it returned an array of shape"
+            r" \(3,\)"
+        ),
     ),
     "a likelihood that returns a tuple": (lambda: model(lambda t, x: (t, t)), r"returned a tuple"),
     "a likelihood that fails": (

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pathlib import Path
 
+import mkdocs_hooks
 import pytest
 
+import ornstein
+from ornstein.samplers import PUBLIC
+
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PACKAGE = ROOT / "src" / "ornstein"
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+ARCHITECTURE = ROOT / "docs" / "developer" / "architecture.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -34,13 +41,8 @@ def test_a_failing_block_would_be_noticed(tmp_path):
 
 def test_every_public_name_is_in_the_reference():
     """By its own entry, or by that of the module it lives in."""
-    import ornstein
-
-    entries = set(
-        re.findall(
-            r"^::: ([\w.]+)", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), re.MULTILINE
-        )
-    )
+    page = mkdocs_hooks.with_samplers((ROOT / "docs" / "api.md").read_text(encoding="utf-8"))
+    entries = set(re.findall(r"^::: ([\w.]+)", page, re.MULTILINE))
     named = {entry.rsplit(".", 1)[1] for entry in entries}
     modules = {entry for entry in entries if entry in ("ornstein.errors",)}
     missing = [
@@ -51,6 +53,68 @@ def test_every_public_name_is_in_the_reference():
         and getattr(ornstein, name).__module__ not in modules
     ]
     assert missing == []
+
+
+def test_the_reference_takes_the_samplers_from_their_registry():
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert not [name for name in PUBLIC if f"::: ornstein.{name}\n" in page]
+    assert mkdocs_hooks.with_samplers("<!-- samplers -->").splitlines() == [
+        f"::: ornstein.{name}" for name in PUBLIC
+    ]
+
+
+def missing(text: str) -> list[str]:
+    """Files, modules and their contents that a text names in backticks and that do not exist.
+
+    A quotation with a space in it is a command.
+    """
+    named = [word for word in re.findall(r"`([^`]+)`", text) if " " not in word]
+    return [word for word in named if not (is_file(word) if is_path(word) else is_object(word))]
+
+
+def is_path(word: str) -> bool:
+    return "/" in word or word.startswith(".") or word.endswith(".py")
+
+
+def is_file(word: str) -> bool:
+    return (PACKAGE / word).exists() or (ROOT / word).exists()
+
+
+def is_object(word: str) -> bool:
+    """Whether it is a public name, or a module below the package or something in one."""
+    parts = word.split(".")
+    for end in range(len(parts), 0, -1):
+        path = PACKAGE.joinpath(*parts[:end])
+        if not (path.is_dir() or path.with_suffix(".py").exists()):
+            continue
+        found = import_module(".".join(["ornstein", *parts[:end]]))
+        for part in parts[end:]:
+            found = getattr(found, part, None)
+        return found is not None
+    return word in ornstein.__all__
+
+
+def test_everything_that_the_architecture_names_is_there():
+    text = ARCHITECTURE.read_text(encoding="utf-8")
+    assert len(re.findall(r"`[^`\s]+`", text)) > 50
+    assert missing(text) == []
+
+
+def test_a_name_that_is_not_there_would_be_noticed():
+    """Negative control: of each kind one that exists and one that does not."""
+    text = (
+        "`engine/loop.py` `engine/pool.py` `.importlinter` `.linter` `sample` `simple`"
+        " `engine.loop.run_block` `engine.loop.walk` `engine.run.Run.advance` `engine.run.Run.stop`"
+    )
+    wrong = ["engine/pool.py", ".linter", "simple", "engine.loop.walk", "engine.run.Run.stop"]
+    assert missing(text) == wrong
+
+
+def test_the_architecture_names_every_room():
+    text = ARCHITECTURE.read_text(encoding="utf-8")
+    rooms = [path for path in PACKAGE.iterdir() if not path.name.startswith("_")]
+    names = [path.name + "/" * path.is_dir() for path in rooms if path.name != "py.typed"]
+    assert [name for name in names if f"`{name}`" not in text] == []
 
 
 def test_the_readme_has_code():

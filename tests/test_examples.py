@@ -82,7 +82,7 @@ def test_example(name):
 @pytest.mark.nightly
 def test_hyperparameters_at_full_size(tmp_path, monkeypatch):
     if not DATA.exists():
-        pytest.skip("the paper's data sets are not beside the project (../shared/data)")
+        pytest.skip("needs the data of the paper, in ../shared/data beside the project")
     monkeypatch.setenv("ORNSTEIN_DATA", str(DATA))
     monkeypatch.chdir(tmp_path)
     said = output("hyperparameters", "mnist")

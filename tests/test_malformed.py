@@ -1,13 +1,16 @@
-"""Bad input, systematically: every case ends in a correct result or in one sentence from a typed error.
+"""Bad input, systematically: every case ends in a correct result or in one sentence from a typed
+error; what is malformed beyond doubt ends in the sentence, at every entrance.
 
-A case passes if it raises an OrnsteinError whose message is a plain sentence, or if it returns draws that are all finite. Any
-other exception, above all one from inside JAX, fails, and so does a case that does not end within a minute.
+A case passes if it raises an OrnsteinError whose message is a plain sentence, or if it returns
+draws that are all finite. Any other exception, above all one from inside JAX, fails, and so does a
+case that does not end within a minute.
 """
 
 from __future__ import annotations
 
 import datetime
 import decimal
+import re
 import signal
 import warnings
 from contextlib import contextmanager
@@ -20,7 +23,8 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse as sp
-from hypothesis import HealthCheck, given, settings
+from corruptions import CORRUPTIONS, ENTRANCES, CommandFailedError, sound
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import ornstein as orn
@@ -822,6 +826,8 @@ FUZZ = {
     "derandomize": True,
     "database": None,
 }
+# A table of wrong cases is told at once; a smaller example of each would cost more than all others.
+UNSHRUNK = {**FUZZ, "phases": [Phase.generate], "report_multiple_bugs": False}
 
 
 @settings(max_examples=60, **FUZZ)
@@ -867,3 +873,70 @@ def test_any_numbers_sampled(features, target, precision):
         )
         is None
     )
+
+
+# Examples of each corruption at each entrance, and how many that makes.
+EXAMPLES = 3
+AT_LEAST = {
+    "arrays": 90,
+    "frames": 95,
+    "csv": 80,
+    "parquet": 70,
+    "numpyro": 20,
+    "estimators": 40,
+    "command line": 110,
+}
+
+
+def refusal(entrance, given):
+    """The sentence with which malformed input is refused; anything else is a failure.
+
+    scikit-learn's own checks speak first at the estimators, in words and classes that it demands of
+    all estimators.
+    """
+    foreseen = (orn.OrnsteinError, CommandFailedError)
+    if entrance == "estimators":
+        foreseen = (*foreseen, ValueError, TypeError)
+    try:
+        with warnings.catch_warnings(), at_most(60):
+            warnings.simplefilter("ignore")
+            ENTRANCES[entrance](given)
+    except foreseen as error:
+        return str(error).splitlines()[0] if entrance == "estimators" else str(error)
+    raise AssertionError("it was accepted")
+
+
+def require_sentence(entrance, given):
+    said = refusal(entrance, given)
+    assert 10 <= len(said) <= 1000 and "\n" not in said and "Traceback" not in said, said
+    unsaid = [words for words in given.words if not re.search(words, said, re.IGNORECASE)]
+    assert not unsaid, f"{said!r} does not name {unsaid}"
+
+
+@pytest.mark.parametrize("entrance", ENTRANCES)
+def test_malformed_input_gets_a_sentence_at_every_entrance(entrance):
+    tried, wrong = [], []
+    for name, (where, strategy) in CORRUPTIONS.items():
+        if entrance not in where:
+            continue
+
+        @settings(max_examples=EXAMPLES, **UNSHRUNK)
+        @given(strategy)
+        def attempt(spoilt):
+            tried.append(spoilt)
+            require_sentence(entrance, spoilt)
+
+        try:
+            attempt()
+        except Exception as error:
+            wrong.append(f"{name}: {type(error).__name__}: {' '.join(str(error).split())[:300]}")
+    assert not wrong, "\n".join(wrong)
+    assert len(tried) >= AT_LEAST[entrance], len(tried)
+
+
+def test_there_are_300_malformed_inputs_and_sound_input_is_none():
+    assert sum(AT_LEAST.values()) >= 300
+    for entrance in ("arrays", "frames", "csv", "parquet", "numpyro"):
+        assert ENTRANCES[entrance](sound()) is None
+        with pytest.raises(AssertionError, match="accepted"):
+            require_sentence(entrance, sound())

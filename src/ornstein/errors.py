@@ -1,4 +1,6 @@
-"""Every error and warning that ornstein raises, so that a caller can name what it wants to handle."""
+"""Every error and warning that ornstein raises, so that a caller can name what it wants to
+handle.
+"""
 
 
 class OrnsteinError(Exception):
@@ -14,11 +16,15 @@ class StabilityError(OrnsteinError):
 
 
 class CurvatureError(OrnsteinError):
-    """The local picture at the mode cannot be used: no mode, no curvature, or no noise in some direction."""
+    """The local picture at the mode cannot be used: no mode, no curvature, or no noise in some
+    direction.
+    """
 
 
 class DivergenceError(OrnsteinError):
-    """A chain left the finite numbers; carries the chain, the step and the last finite parameters as a flat vector."""
+    """A chain left the finite numbers; carries the chain, the step and the last finite parameters
+    as a flat vector.
+    """
 
     def __init__(self, message: str, *, chain: int, step: int, last_finite: object) -> None:
         super().__init__(message)
@@ -50,15 +56,21 @@ class ApproximationWarning(OrnsteinWarning):
 
 
 class ConvergenceWarning(OrnsteinWarning):
-    """A baseline ended before its own test was content: an optimisation not at its optimum, or divergent transitions."""
+    """A baseline ended before its own test was content: an optimisation not at its optimum, or
+    divergent transitions.
+    """
 
 
 class WindowWarning(OrnsteinWarning):
-    """A window of iterates is too short for its mean to be an independent draw of the right width."""
+    """A window of iterates is too short for its mean to be an independent draw of the right
+    width.
+    """
 
 
 class CheckpointWarning(OrnsteinWarning):
-    """A checkpoint could not be written, or the newest one could not be read and the one before is used."""
+    """A checkpoint could not be written, or the newest one could not be read and the one before is
+    used.
+    """
 
 
 class TrustWarning(OrnsteinWarning):
@@ -66,4 +78,6 @@ class TrustWarning(OrnsteinWarning):
 
 
 class HyperparameterWarning(OrnsteinWarning):
-    """A hyperparameter has no finite best value: the evidence rises all the way to infinity or to zero."""
+    """A hyperparameter has no finite best value: the evidence rises all the way to infinity or to
+    zero.
+    """

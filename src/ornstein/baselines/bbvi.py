@@ -1,32 +1,32 @@
-"""Black-box variational inference: the Gaussian nearest to the posterior in KL(q ‖ p), by stochastic gradients of the ELBO.
+"""Black-box variational inference: the Gaussian nearest to the posterior in KL(q ‖ p), by
+stochastic gradients of the ELBO.
 
-NumPyro's autoguides and ELBO (reparameterisation gradients), Adam by optax, minibatches from reshuffled epochs: an optimiser
-may use those, a sampler may not. No rate is to be chosen:
+NumPyro's autoguides and ELBO (reparameterisation gradients), Adam by optax, minibatches from
+reshuffled epochs: an optimiser may use those, a sampler may not. No rate is to be chosen:
 
-- The guide lives in coordinates z = P⁻¹(θ − centre) in which the posterior has a spread of about one, P from the curvature at
-  the centre. A rate is then a step in standard deviations. P is a diagonal for the mean-field family and lower triangular for
-  the full one, so that the family is the same in θ; it is measured anew after each window of steps.
-- A window runs at one rate, and the guide is averaged over its second half. Then the *shortfall* is measured on all data: how
-  many nats the ELBO would gain at the optimum, ½gᵀA⁻¹g for the mean (g the expected gradient under the guide) and
-  ½(tr B − log|B| − D) for the spread (B = LᵀAL; mean-field B_kk = A_kk s_k²). While it falls fast, the window is repeated;
-  where it falls slowly, windows double; where it does not fall, the rate is halved as well. It ends where it is small.
-- Where A is out of reach, the shortfall is replaced by how far (in nats) the averaged guide moved from one window to the next.
+- The guide lives in coordinates z = P⁻¹(θ − centre) in which the posterior has a spread of about
+  one, P from the curvature at the centre. A rate is then a step in standard deviations. P is a
+  diagonal for the mean-field family and lower triangular for the full one, so that the family is
+  the same in θ; it is measured anew after each window of steps.
+- A window runs at one rate, and the guide is averaged over its second half. Then the *shortfall* is
+  measured on all data: how many nats the ELBO would gain at the optimum, ½gᵀA⁻¹g for the mean (g
+  the expected gradient under the guide) and ½(tr B − log|B| − D) for the spread (B = LᵀAL;
+  mean-field B_kk = A_kk s_k²). While it falls fast, the window is repeated; where it falls slowly,
+  windows double; where it does not fall, the rate is halved as well. It ends where it is small.
+- Where A is out of reach, the shortfall is replaced by how far (in nats) the averaged guide moved
+from one window to the next.
 """
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 
-from ornstein.baselines import (
+from ornstein.baselines.common import (
     checked_dtype,
     checked_numbers,
     delivered,
@@ -34,70 +34,24 @@ from ornstein.baselines import (
     numpyro_library,
     start_of,
 )
+from ornstein.baselines.elbo_ascent import Guide, Program, Search, epochs, window
 from ornstein.baselines.laplace import CountedPasses
-from ornstein.compiled import compiled
+from ornstein.checks import FULL_LIMIT
+from ornstein.curvature.derivatives import derivatives_of
 from ornstein.errors import ConvergenceWarning, DivergenceError, InputError
-from ornstein.minibatch import checked_batch_size
-from ornstein.model import FULL_LIMIT, Loss, Model, Problem
-from ornstein.posterior import Posterior
-from ornstein.precision import width
-from ornstein.theory import Gaussian, kl
+from ornstein.model.model import Model
+from ornstein.posterior.posterior import Posterior
+from ornstein.rows.scheme import checked_batch_size
+from ornstein.theory import kl
+from ornstein.types import Array, PyTree
 
-Array = np.ndarray
 RANKS = ("mean-field", "full")
 FIRST_RATE, FIRST_SPREAD = 0.1, 0.1  # in standard deviations; the spread is NumPyro's own default
-FAST, STALLED = (
-    0.7,
-    0.95,
-)  # of the shortfall before: below the first it falls fast, above the second not at all
-PAIRS = (
-    4  # pairs ±ε for the expected gradient: exact for a Gaussian posterior whatever their number
-)
+# of the shortfall before: below the first it falls fast, above the second not at all
+FAST, STALLED = 0.7, 0.95
+# pairs ±ε for the expected gradient: exact for a Gaussian posterior whatever their number
+PAIRS = 4
 AUTODIFF_HESSIAN_LIMIT = 200
-
-
-@dataclass(frozen=True)
-class Guide:
-    """The variational Gaussian N(mean, LLᵀ) in θ; the root L is a lower triangle, or a vector of standard deviations."""
-
-    mean: Array
-    root: Array
-
-    def law(self) -> Gaussian:
-        """As a Gaussian; up to 2000 parameters with a matrix also for mean-field, whose correlations are known to be zero."""
-        if self.root.ndim == 2:
-            return Gaussian(self.mean, self.root @ self.root.T)
-        return Gaussian(
-            self.mean, np.diag(self.root**2) if self.mean.size <= FULL_LIMIT else self.root**2
-        )
-
-    def spread(self, normals: Array) -> Array:
-        return normals @ self.root.T if self.root.ndim == 2 else normals * self.root
-
-    def finite(self) -> bool:
-        return bool(np.all(np.isfinite(self.mean)) and np.all(np.isfinite(self.root)))
-
-
-@dataclass(frozen=True)
-class _Program:
-    """What is compiled: the loss and the family."""
-
-    loss: Loss
-    rank: str
-
-
-@dataclass
-class _Search:
-    """The optimisation as it goes: where it is, what it has cost, and the ELBO on the way."""
-
-    guide: Guide
-    rate: float
-    blocks: int
-    shortfall: float = np.inf
-    steps: int = 0
-    converged: bool = False
-    elbo: list[float] = field(default_factory=list)
-    elbo_steps: list[int] = field(default_factory=list)
 
 
 def bbvi(
@@ -107,20 +61,22 @@ def bbvi(
     draws: int = 1000,
     chains: int = 4,
     batch_size: int | str = "auto",
-    init: Any = None,
+    init: PyTree = None,
     tolerance: float = 0.005,
     max_steps: int = 200_000,
     seed: int = 0,
     dtype: str | None = None,
 ) -> Posterior:
-    """Independent draws from the Gaussian q that maximises the ELBO, i.e. minimises KL(q ‖ posterior).
+    """Independent draws from the Gaussian q that maximises the ELBO, i.e. minimises KL(q ‖
+    posterior).
 
-    Of a Gaussian posterior with precision NA, mean-field finds the right mean and the variances 1/(N A_kk), which are too small
-    where parameters correlate; the full family finds the posterior.
+    Of a Gaussian posterior with precision NA, mean-field finds the right mean and the variances
+    1/(N A_kk), which are too small where parameters correlate; the full family finds the posterior.
 
-    `settings["elbo"]` holds the ELBO averaged over blocks of steps and `settings["elbo_steps"]` the steps taken by then;
-    `settings["converged"]` says whether the tolerance was met and `settings["convergence"]` the same in words. A
-    ConvergenceWarning says it where it was not. All rows are held in memory.
+    `settings["elbo"]` holds the ELBO averaged over blocks of steps and `settings["elbo_steps"]` the
+    steps taken by then; `settings["converged"]` says whether the tolerance was met and
+    `settings["convergence"]` the same in words. A ConvergenceWarning says it where it was not. All
+    rows are held in memory.
 
     Args:
         model: what is inferred.
@@ -128,8 +84,8 @@ def bbvi(
         draws, chains: independent draws from q, arranged in chains so that all tools accept them.
         batch_size: rows per step; "auto" is 1024, or all rows where there are fewer.
         init: pytree or flat vector to start from; None is the model's.
-        tolerance: stop when the ELBO is within so many nats *per parameter* of its optimum. 0.005 is a mean off by 0.1 standard
-            deviations, or a standard deviation off by 7 %.
+        tolerance: stop when the ELBO is within so many nats *per parameter* of its optimum. 0.005
+            is a mean off by 0.1 standard deviations, or a standard deviation off by 7 %.
         max_steps: bound on the steps.
         seed: same seed, same result.
         dtype: "float64" (default) or "float32".
@@ -143,7 +99,7 @@ def bbvi(
     size = min(1024, model.n_data)
     if batch_size != "auto":
         size = checked_batch_size(batch_size, model.n_data, "replacement")  # type: ignore[arg-type]
-    derivatives = CountedPasses(model)
+    derivatives = CountedPasses(derivatives_of(model))
     search = _search(
         model, derivatives, rank, start_of(model, init), size, tolerance, max_steps, seed, dtype
     )
@@ -177,16 +133,20 @@ def _checked(model: Model, rank: str, tolerance: float) -> None:
         raise InputError(f"rank must be one of {RANKS}, not {rank!r}")
     if rank == "full" and model.dim > FULL_LIMIT:
         raise InputError(
-            f"the full family has {model.dim}² numbers here; it is offered up to {FULL_LIMIT} parameters"
+            f"the full family has {model.dim}² numbers here; it is offered up to {FULL_LIMIT}"
+            " parameters"
         )
     if not tolerance > 0.0:
         raise InputError(f"tolerance must be positive; got {tolerance}")
 
 
-def _statement(model: Model, search: _Search, tolerance: float) -> str:
+def _statement(model: Model, search: Search, tolerance: float) -> str:
     what = f"the ELBO is {search.shortfall:.2g} nats from its optimum"
     if not _hessian_in_reach(model):
-        what = f"from the last window to the one before the averaged guide moved by {search.shortfall:.2g} nats"
+        what = (
+            "from the last window to the one before the averaged guide moved by"
+            f" {search.shortfall:.2g} nats"
+        )
     what += f" (wanted: below {tolerance * model.dim:.2g}), after {search.steps} steps"
     return (
         f"converged: {what}"
@@ -205,17 +165,17 @@ def _search(
     max_steps: int,
     seed: int,
     dtype: str,
-) -> _Search:
+) -> Search:
     block = max(1, min(500, 2**20 // batch_size, max_steps // 2))
     coordinates = _coordinates(model, derivatives, start, rank)
-    search = _Search(Guide(start, FIRST_SPREAD * coordinates), FIRST_RATE, 2)
-    batches = _epochs(model.n_data, batch_size, block, seed)
+    search = Search(Guide(start, FIRST_SPREAD * coordinates), FIRST_RATE, 2)
+    batches = epochs(model.n_data, batch_size, block, seed)
     key = jax.random.key(seed)
-    program = _Program(model.loss, rank)
+    program = Program(model.loss, rank)
     current, failures = search.guide, 0
     while search.steps + search.blocks * block <= max_steps:
         key, window_key = jax.random.split(key)
-        average, last, elbo = _window(
+        average, last, elbo = window(
             program, model, current, coordinates, search, batches, window_key, dtype
         )
         search.elbo_steps.extend(
@@ -227,8 +187,9 @@ def _search(
             failures += 1
             if failures == 10:
                 raise DivergenceError(
-                    f"the ELBO left the finite numbers near step {search.steps}, at every rate down to {search.rate:.2g} "
-                    "standard deviations a step: start nearer the mode (init=…)",
+                    f"the ELBO left the finite numbers near step {search.steps}, at every rate down"
+                    f" to {search.rate:.2g} standard deviations a step: start nearer the mode"
+                    " (init=…)",
                     chain=0,
                     step=search.steps,
                     last_finite=current.mean,
@@ -253,133 +214,13 @@ def _search(
     return search
 
 
-def _window(
-    program: _Program,
-    model: Model,
-    guide: Guide,
-    coordinates: Array,
-    search: _Search,
-    batches: Iterator[Array],
-    key: Any,
-    dtype: str,
-) -> tuple[Guide, Guide, list[float]]:
-    """Run at one rate: the guide averaged over the second half, the last guide, and the mean ELBO of each block."""
-    matrix = coordinates.ndim == 2
-    root = (
-        scipy.linalg.solve_triangular(coordinates, guide.root, lower=True)
-        if matrix
-        else guide.root / coordinates
-    )
-    half = max(1, search.blocks // 2)
-    # The density of the guide is that of z: log|P| makes it that of θ, so that windows with different P can be compared.
-    volume = float(np.sum(np.log(np.diagonal(coordinates) if matrix else coordinates)))
-    with width(dtype):
-        problem = model.problem(dtype, guide.mean)
-        scale = jnp.asarray(coordinates, dtype)
-        first = {
-            "auto_loc": jnp.zeros(model.dim, dtype),
-            _root_name(program): jnp.asarray(root, dtype),
-        }
-        rate = jnp.asarray(search.rate, dtype)
-        state = _begin(program, problem, scale, key, first)
-        total, elbo = None, []
-        for number in range(search.blocks):
-            state, sums, last, block_losses = _block(
-                program, problem, scale, state, jnp.asarray(next(batches)), rate
-            )
-            elbo.append(volume - float(np.mean(block_losses, dtype=float)))
-            if number >= search.blocks - half:
-                sums = jax.tree.map(lambda leaf: np.asarray(leaf, dtype=float), sums)
-                total = sums if total is None else jax.tree.map(np.add, total, sums)
-    average = jax.tree.map(lambda leaf: leaf / (half * len(block_losses)), total)
-
-    def in_theta(params: Any) -> Guide:
-        mean, root = (
-            np.asarray(params["auto_loc"], dtype=float),
-            np.asarray(params[_root_name(program)], dtype=float),
-        )
-        if matrix:
-            return Guide(guide.mean + coordinates @ mean, coordinates @ root)
-        return Guide(guide.mean + coordinates * mean, coordinates * root)
-
-    return in_theta(average), in_theta(last), elbo
-
-
-def _root_name(program: _Program) -> str:
-    return "auto_scale_tril" if program.rank == "full" else "auto_scale"
-
-
-def _inference(program: _Program, rate: Any) -> Any:
-    """NumPyro's SVI over z, the coordinates of unit spread around the centre."""
-    import numpyro
-    import optax
-    from numpyro.distributions import ImproperUniform, constraints
-    from numpyro.infer import SVI, Trace_ELBO, init_to_value
-    from numpyro.infer.autoguide import AutoDiagonalNormal, AutoMultivariateNormal
-
-    def log_joint(problem: Problem, scale: Any, rows: Any) -> None:
-        z = numpyro.sample("z", ImproperUniform(constraints.real_vector, (), problem.centre.shape))
-        displacement = scale @ z if scale.ndim == 2 else scale * z
-        numpyro.factor(
-            "log_joint", -problem.n_data * program.loss.minibatch(problem, displacement, rows)
-        )
-
-    family = AutoMultivariateNormal if program.rank == "full" else AutoDiagonalNormal
-
-    def start(site: Any = None) -> Any:
-        return init_to_value(site, values={"z": jnp.zeros(program.loss.layout.dimension)})
-
-    return SVI(log_joint, family(log_joint, init_loc_fn=start), optax.adam(rate), Trace_ELBO())
-
-
-@compiled
-def _begin(program: _Program, problem: Problem, scale: Any, key: Any, first: Any) -> Any:
-    rows = jax.tree.map(lambda leaf: leaf[:1], problem.data)
-    return _inference(program, 0.0).init(key, problem, scale, rows, init_params=first)
-
-
-@compiled
-def _block(
-    program: _Program, problem: Problem, scale: Any, state: Any, indices: Any, rate: Any
-) -> tuple[Any, Any, Any, Any]:
-    """One step per row of `indices`: the state, the sum of the guide's parameters, the last of them, and the losses."""
-    inference = _inference(program, rate)
-    rows = jax.tree.map(lambda leaf: leaf[:1], problem.data)
-    inference.init(
-        state.rng_key, problem, scale, rows
-    )  # tells it the constraints of the parameters; computes nothing used
-
-    def step(carry: Any, batch: Any) -> Any:
-        state, total = carry
-        state, loss = inference.update(
-            state, problem, scale, jax.tree.map(lambda leaf: leaf[batch], problem.data)
-        )
-        return (state, jax.tree.map(jnp.add, total, inference.get_params(state))), loss
-
-    zero = jax.tree.map(jnp.zeros_like, inference.get_params(state))
-    (state, total), losses = jax.lax.scan(step, (state, zero), indices)
-    return state, total, inference.get_params(state), losses
-
-
-def _epochs(n_data: int, batch_size: int, steps: int, seed: int) -> Iterator[Array]:
-    """Row indices for `steps` steps at a time, (steps, S): one permutation of the rows after the other."""
-    generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(0, 9))))
-    left = np.empty(0, dtype=np.int32)
-    while True:
-        parts, found = [left], left.size
-        while found < steps * batch_size:
-            parts.append(generator.permutation(n_data).astype(np.int32))
-            found += n_data
-        rows = np.concatenate(parts)
-        left = rows[steps * batch_size :]
-        yield rows[: steps * batch_size].reshape(steps, batch_size)
-
-
 def _coordinates(model: Model, derivatives: CountedPasses, theta: Array, rank: str) -> Array:
-    """P: a square root of the inverse of the precision N·A near θ, or of its diagonal for the mean-field family.
+    """P: a square root of the inverse of the precision N·A near θ, or of its diagonal for the
+    mean-field family.
 
-    A is the Hessian where that is in reach and positive; else the second moment of the gradients with the prior's part, which
-    is the same where the model is right and θ is near the mode. Only speed depends on it.
+    A is the Hessian where that is in reach and positive; else the second moment of the gradients
+    with the prior's part, which is the same where the model is right and θ is near the mode. Only
+    speed depends on it.
     """
     diagonal = rank == "mean-field"
     precision = None
@@ -408,7 +249,7 @@ def _coordinates(model: Model, derivatives: CountedPasses, theta: Array, rank: s
 
 
 def _hessian_in_reach(model: Model) -> bool:
-    return model.dim <= (AUTODIFF_HESSIAN_LIMIT if model.closed_form() is None else FULL_LIMIT)
+    return model.dim <= (AUTODIFF_HESSIAN_LIMIT if model.linear is None else FULL_LIMIT)
 
 
 def _precision(model: Model, derivatives: CountedPasses, theta: Array) -> Array:
@@ -419,7 +260,9 @@ def _precision(model: Model, derivatives: CountedPasses, theta: Array) -> Array:
 def _shortfall(
     model: Model, derivatives: CountedPasses, guide: Guide, before: Guide, seed: int
 ) -> float:
-    """Nats between the ELBO and its optimum, or between this guide and the one before; infinite where no optimum is near."""
+    """Nats between the ELBO and its optimum, or between this guide and the one before; infinite
+    where no optimum is near.
+    """
     if not _hessian_in_reach(model):
         return kl(guide.law(), before.law())
     precision = _precision(model, derivatives, guide.mean)

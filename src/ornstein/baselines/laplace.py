@@ -1,17 +1,20 @@
-"""Laplace's approximation: the Gaussian at the mode whose precision is the Hessian there. It is Curvature, with draws."""
+"""Laplace's approximation: the Gaussian at the mode whose precision is the Hessian there. It is
+Curvature, with draws.
+"""
 
 from __future__ import annotations
 
-import copy
 import time
-from typing import Any
+from collections.abc import Callable, Iterator
 
-from ornstein.baselines import checked_numbers, delivered, independent_draws
-from ornstein.curvature import Curvature, measure
-from ornstein.derivatives import Autodiff
+from ornstein.baselines.common import checked_numbers, delivered, independent_draws
+from ornstein.curvature.curvature import Curvature
+from ornstein.curvature.derivatives import Derivatives, derivatives_of
+from ornstein.curvature.measure import measure
 from ornstein.errors import InputError
-from ornstein.model import Model
-from ornstein.posterior import Posterior
+from ornstein.model.model import Model
+from ornstein.posterior.posterior import Posterior
+from ornstein.types import Array
 
 
 def laplace(
@@ -22,12 +25,14 @@ def laplace(
     seed: int = 0,
     curvature: Curvature | None = None,
 ) -> Posterior:
-    """Independent draws from N(mode, A⁻¹/N), A the Hessian of the mean loss; diagonal above 2000 parameters.
+    """Independent draws from N(mode, A⁻¹/N), A the Hessian of the mean loss; diagonal above 2000
+    parameters.
 
-    `mean` and `covariance` of the result are the Gaussian's own. A curvature measured before saves the search for the mode.
+    `mean` and `covariance` of the result are the Gaussian's own. A curvature measured before saves
+    the search for the mode.
 
     >>> import numpy as np
-    >>> from ornstein.glm import glm
+    >>> from ornstein.model.regression import glm
     >>> X = np.random.default_rng(0).normal(size=(200, 2))
     >>> laplace(glm(X, X @ [1.0, -1.0], noise_scale=1.0, intercept=False)).mean.round(2)
     array([ 0.99, -0.99])
@@ -35,8 +40,8 @@ def laplace(
     started = time.perf_counter()
     checked_numbers(draws=draws, chains=chains)
     checked_numbers(0, seed=seed)
-    counted, passes = counting(model)
-    curvature = measure(counted) if curvature is None else curvature
+    passes = CountedPasses(derivatives_of(model))
+    curvature = measure(model, derivatives=passes) if curvature is None else curvature
     if curvature.dim != model.dim:
         raise InputError(f"the curvature has {curvature.dim} parameters, the model {model.dim}")
     return delivered(
@@ -52,25 +57,42 @@ def laplace(
     )
 
 
-def counting(model: Model) -> tuple[Model, CountedPasses]:
-    """The same model, with derivatives that count the sweeps over the data."""
-    counted, derivatives = copy.copy(model), CountedPasses(model)
-    counted.closed_form = lambda: derivatives  # type: ignore[method-assign]
-    return counted, derivatives
-
-
 class CountedPasses:
-    """A model's full-data derivatives, counting the sweeps over the data; those over a part of it are not counted."""
+    """Full-data derivatives that count the sweeps over the data; those over a part of it are not
+    counted.
+    """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, derivatives: Derivatives) -> None:
         self.passes = 0
-        self._derivatives = model.closed_form() or Autodiff(model)
+        self._derivatives = derivatives
 
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._derivatives, name)
+    def _counted(self) -> Derivatives:
+        self.passes += 1
+        return self._derivatives
 
-        def counted(*arguments: Any) -> Any:
-            self.passes += name != "part"
-            return method(*arguments)
+    def value(self, theta: Array) -> float:
+        return self._counted().value(theta)
 
-        return counted
+    def value_and_gradient(self, theta: Array) -> tuple[float, Array]:
+        return self._counted().value_and_gradient(theta)
+
+    def hessian(self, theta: Array) -> Array:
+        return self._counted().hessian(theta)
+
+    def gradient_moments(self, theta: Array) -> tuple[Array, Array]:
+        return self._counted().gradient_moments(theta)
+
+    def diagonal_moments(self, theta: Array) -> tuple[Array, Array]:
+        return self._counted().diagonal_moments(theta)
+
+    def example_gradients(self, theta: Array) -> Iterator[Array]:
+        return self._counted().example_gradients(theta)
+
+    def hessian_product(self, theta: Array, vector: Array) -> Array:
+        return self._counted().hessian_product(theta, vector)
+
+    def squared_hessian(self, theta: Array) -> Callable[[Array], Array] | None:
+        return self._counted().squared_hessian(theta)
+
+    def part(self, rows: Array) -> Derivatives | None:
+        return self._derivatives.part(rows)

@@ -1,26 +1,36 @@
-"""NUTS by NumPyro on the full-data posterior: the reference where the data are small enough for it."""
+"""NUTS by NumPyro on the full-data posterior: the reference where the data are small enough for
+it.
+"""
 
 from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ornstein.baselines import checked_dtype, checked_numbers, delivered, numpyro_library, start_of
+from ornstein.baselines.common import (
+    checked_dtype,
+    checked_numbers,
+    delivered,
+    numpyro_library,
+    start_of,
+)
 from ornstein.baselines.laplace import CountedPasses
-from ornstein.collect import require_memory
-from ornstein.compiled import compiled
+from ornstein.checks import require_memory
+from ornstein.compute.compiled import compiled
+from ornstein.compute.precision import width
+from ornstein.curvature.derivatives import derivatives_of
 from ornstein.errors import ConvergenceWarning, InputError
-from ornstein.model import Loss, Model, Problem
-from ornstein.posterior import Posterior
-from ornstein.precision import width
-
-Array = np.ndarray
+from ornstein.model.loss import Loss, Problem
+from ornstein.model.model import Model
+from ornstein.posterior.posterior import Posterior
+from ornstein.streams import Purpose, stream
+from ornstein.types import Array, PyTree, Traced
 
 
 @dataclass(frozen=True)
@@ -44,22 +54,25 @@ def nuts(
     dense_mass: bool = False,
     target_accept: float = 0.8,
     max_tree_depth: int = 10,
-    init: Any = None,
+    init: PyTree = None,
     seed: int = 0,
     dtype: str | None = None,
 ) -> Posterior:
-    """Draws from the posterior itself, exp(−N·L), by the no-U-turn sampler with gradients of all data.
+    """Draws from the posterior itself, exp(−N·L), by the no-U-turn sampler with gradients of all
+    data.
 
-    All rows are held in memory. Every leapfrog step is one pass over them; `settings["passes"]` counts warm-up too. Divergent
-    transitions after warm-up are counted in `settings["divergences"]`, and a ConvergenceWarning names them.
+    All rows are held in memory. Every leapfrog step is one pass over them; `settings["passes"]`
+    counts warm-up too. Divergent transitions after warm-up are counted in
+    `settings["divergences"]`, and a ConvergenceWarning names them.
 
     Args:
         model: what is inferred.
         draws, chains, warmup: draws kept and thrown away per chain; chains run one after the other.
         dense_mass: adapt a full mass matrix, for correlated posteriors of moderate dimension.
         target_accept, max_tree_depth: as in NumPyro.
-        init: pytree or flat vector; None is the model's. Chains start around it, two standard deviations apart (as the
-            gradients there tell), so that R-hat can see chains that do not meet.
+        init: pytree or flat vector; None is the model's. Chains start around it, two standard
+            deviations apart (as the gradients there tell), so that R-hat can see chains that do not
+            meet.
         seed: same seed, same draws.
         dtype: "float64" (default) or "float32".
     """
@@ -87,8 +100,8 @@ def nuts(
     divergences = int(diverged[:, warmup:].sum())
     if divergences:
         warnings.warn(
-            f"{divergences} of {draws * chains} NUTS transitions diverged: the draws may miss a part of the posterior. "
-            "Raise target_accept towards 1, or reparameterise the model",
+            f"{divergences} of {draws * chains} NUTS transitions diverged: the draws may miss a"
+            " part of the posterior. Raise target_accept towards 1, or reparameterise the model",
             ConvergenceWarning,
             stacklevel=2,
         )
@@ -109,11 +122,13 @@ def nuts(
 
 
 @compiled
-def _chain(program: _Program, key: Any, start: Any, problem: Problem) -> tuple[Any, Any, Any]:
+def _chain(
+    program: _Program, key: Traced, start: Traced, problem: Problem
+) -> tuple[Traced, Traced, Traced]:
     """One chain: displacements, leapfrog steps and divergences, warm-up included.
 
-    NumPyro's kernel in one compiled loop: its own driver compiles warm-up and sampling apart and does not count the leapfrog
-    steps of warm-up, which are most of what a short run costs.
+    NumPyro's kernel in one compiled loop: its own driver compiles warm-up and sampling apart and
+    does not count the leapfrog steps of warm-up, which are most of what a short run costs.
     """
     from numpyro.infer import NUTS
 
@@ -125,15 +140,17 @@ def _chain(program: _Program, key: Any, start: Any, problem: Problem) -> tuple[A
     )
     state = kernel.init(key, program.warmup, {"displacement": start}, (problem,), {})
 
-    def transition(state: Any, _: None) -> tuple[Any, tuple[Any, Any, Any]]:
+    def transition(state: PyTree, _: None) -> tuple[PyTree, tuple[Traced, Traced, Traced]]:
         state = kernel.sample(state, (problem,), {})
         return state, (state.z["displacement"], state.num_steps, state.diverging)
 
     return jax.lax.scan(transition, state, None, length=program.warmup + program.draws)[1]
 
 
-def _numpyro_model(loss: Loss) -> Any:
-    """The posterior over displacements from the centre, as a NumPyro model whose data are an argument."""
+def _numpyro_model(loss: Loss) -> Callable[[Problem], None]:
+    """The posterior over displacements from the centre, as a NumPyro model whose data are an
+    argument.
+    """
     import numpyro
     from numpyro.distributions import ImproperUniform, constraints
 
@@ -149,12 +166,12 @@ def _numpyro_model(loss: Loss) -> Any:
 
 def _starts(model: Model, centre: Array, chains: int, seed: int) -> tuple[Array, int]:
     """Displacements from the centre, 2/√(N·E[g²] + λ) per coordinate, and the passes that took."""
-    derivatives = CountedPasses(model)
+    derivatives = CountedPasses(derivatives_of(model))
     _, second = derivatives.diagonal_moments(centre)
     prior = model.prior_hessian(centre)
     precision = model.n_data * second + np.maximum(
         prior if prior.ndim == 1 else np.diagonal(prior), 0.0
     )
-    generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(0, 8))))
+    generator = stream(seed, Purpose.NUTS, 0)
     spread = 2.0 / np.sqrt(np.where(precision > 0, precision, 1.0))
     return generator.standard_normal((chains, model.dim)) * spread, derivatives.passes

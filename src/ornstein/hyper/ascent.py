@@ -1,12 +1,15 @@
-"""Stochastic approximation of the evidence's maximum: φ moves by the gradients that blocks of a chain deliver, ever less.
+"""Stochastic approximation of the evidence's maximum: φ moves by the gradients that blocks of a
+chain deliver, ever less.
 
 The step is a Newton step on the log evidence, both parts of it taken from the draws (Louis 1982),
 
-    gradient  g = E[∂φ log p(y,θ|φ)],      information  J = E[−∂²φφ log p(y,θ|φ)] − Cov[∂φ log p(y,θ|φ)],
+    gradient     g = E[∂φ log p(y,θ|φ)],
+    information  J = E[−∂²φφ log p(y,θ|φ)] − Cov[∂φ log p(y,θ|φ)],
 
-the second term being what is lost because θ is not observed. EM would step by the first term alone, and creep where θ is mostly
-prior. The rate of a coordinate stays 1 while its steps agree in sign and then falls like (number of turns)^−0.7 (Kesten 1958).
-The estimate is the mean of φ over the last quarter of the blocks, corrected by the Newton step that their mean gradient asks for.
+the second term being what is lost because θ is not observed. EM would step by the first term alone,
+and creep where θ is mostly prior. The rate of a coordinate stays 1 while its steps agree in sign
+and then falls like (number of turns)^−0.7 (Kesten 1958). The estimate is the mean of φ over the
+last quarter of the blocks, corrected by the Newton step that their mean gradient asks for.
 """
 
 from __future__ import annotations
@@ -16,14 +19,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-Array = np.ndarray
+from ornstein.types import Array
+
 LARGEST_STEP = float(np.log(10.0))  # of a logarithm, per block
 DECAY = 0.7
 SHARE_KEPT = 0.2  # an information below this share of the complete data's is not believed in a step
 SHARE_FINAL = 0.02  # the same for the error of the final value, where it rests on many blocks
-NEWTON_LIMIT = (
-    10  # coordinates; beyond, the covariance of the gradients in one block is mostly noise
-)
+# coordinates; beyond, the covariance of the gradients in one block is mostly noise
+NEWTON_LIMIT = 10
 FEWEST_BLOCKS, FEWEST_TURNS = 24, 3
 BLOCK_FIELDS = ("phi", "slopes", "covariance", "complete", "steps")
 NEAR = 0.05  # from the estimate, where one Newton step is as good as exact
@@ -31,7 +34,9 @@ NEAR = 0.05  # from the estimate, where one Newton step is as good as exact
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """What a block of draws at one φ says: the gradient per chain (chains, k), its covariance over draws, the complete information."""
+    """What a block of draws at one φ says: the gradient per chain (chains, k), its covariance over
+    draws, the complete information.
+    """
 
     phi: Array
     slopes: Array
@@ -118,14 +123,17 @@ class Ascent:
         return self.blocks[-max(2, len(self.blocks) // 4) :]
 
     def estimate(self) -> Array:
-        """The mean of φ over the last quarter, and the Newton step that the mean gradient there still asks for."""
+        """The mean of φ over the last quarter, and the Newton step that the mean gradient there
+        still asks for.
+        """
         targets = self._targets()
         return np.where(self.held, self.phi, targets.mean(axis=(0, 1)))
 
     def error(self) -> Array:
         """Monte-Carlo standard error of `estimate`.
 
-        The larger of two: blocks and chains taken as independent, and chains alone, in which slow directions show.
+        The larger of two: blocks and chains taken as independent, and chains alone, in which slow
+        directions show.
         """
         targets = self._targets()
         count, chains, size = targets.shape
@@ -136,7 +144,9 @@ class Ascent:
         return np.where(self.held, 0.0, np.sqrt(np.maximum(independent, between)))
 
     def _targets(self) -> Array:
-        """φ + J⁻¹g by block of the last quarter and chain, J the mean over those blocks: (blocks, chains, k)."""
+        """φ + J⁻¹g by block of the last quarter and chain, J the mean over those blocks: (blocks,
+        chains, k).
+        """
         blocks = self.last_quarter()
         complete = np.mean([block.complete for block in blocks], axis=0)
         lost = np.mean([block.covariance for block in blocks], axis=0)
@@ -148,7 +158,9 @@ class Ascent:
         )
 
     def settled(self, tolerance: float) -> bool:
-        """Whether every coordinate has turned often enough, is near the estimate and known to `tolerance`."""
+        """Whether every coordinate has turned often enough, is near the estimate and known to
+        `tolerance`.
+        """
         if np.all(self.held):
             return True
         if len(self.blocks) < FEWEST_BLOCKS or np.any(self.turns[~self.held] < FEWEST_TURNS):
@@ -160,7 +172,9 @@ class Ascent:
 
 
 def solve_information(complete: Array, lost: Array, share: float, gradient: Array) -> Array:
-    """(complete − lost)⁻¹ gradient, no eigenvalue of it below `share` of the complete information's."""
+    """(complete − lost)⁻¹ gradient, no eigenvalue of it below `share` of the complete
+    information's.
+    """
     scale = np.sqrt(np.maximum(np.abs(np.diagonal(complete)), 1e-12))
     values, vectors = np.linalg.eigh((complete - lost) / np.multiply.outer(scale, scale))
     inverse = (vectors / np.maximum(np.abs(values), share)) @ vectors.T

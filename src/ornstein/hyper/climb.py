@@ -1,38 +1,45 @@
-"""The loop of variational EM: a block of the chain at the current λ, a step of λ by what the block says, re-tuning as λ moves."""
+"""The loop of variational EM: a block of the chain at the current λ, a step of λ by what the block
+says, re-tuning as λ moves.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from ornstein.checkpoint import flattened, nested
-from ornstein.engine import Kept, Pause, Run
+from ornstein.compute.precision import width
+from ornstein.engine.chain import Kept
+from ornstein.engine.run import Pause, Run
 from ornstein.errors import BudgetWarning, HyperparameterWarning
 from ornstein.hyper.ascent import FEWEST_TURNS, Ascent, Block
 from ornstein.hyper.coordinates import Coordinates
 from ornstein.hyper.evidence import prior_pull
 from ornstein.hyper.joint import JointGradient
 from ornstein.hyper.tuning import FullTuning, Stage, Tuning
-from ornstein.model import Model
-from ornstein.portable import describe, rebuild
-from ornstein.precision import width
+from ornstein.model.model import Model
+from ornstein.posterior.archive import flattened, nested
+from ornstein.posterior.portable import describe, rebuild
+from ornstein.streams import Purpose, sequence
+from ornstein.types import Array, PyTree
 
-Array = np.ndarray
+if TYPE_CHECKING:
+    import pandas
+
 DTYPE = "float32"
 
 DRAWS, FIRST = 25, 5  # kept per chain and block, and thrown away first where the chain was re-tuned
-# How far φ may move before the chain is re-tuned. A precision enters A only, and the law of a chain tuned for another A is right to
-# the order of S/N; a scale of the likelihood enters C to the fourth power.
+# How far φ may move before the chain is re-tuned. A precision enters A only, and the law of a chain
+# tuned for another A is right to the order of S/N; a scale of the likelihood enters C to the fourth
+# power.
 RETUNE_PRIOR, RETUNE_LIKELIHOOD = 0.1, 0.01
 NOTHING_LEFT, MUCH_LARGER = 0.9, float(np.log(100.0))
-NOTHING_AT_ALL = (
-    0.999  # for a diagonal curvature, which cannot be measured again elsewhere for little
-)
+# for a diagonal curvature, which cannot be measured again elsewhere for little
+NOTHING_AT_ALL = 0.999
 FARTHEST = float(np.log(1e10))
 
 
@@ -67,7 +74,9 @@ class Climb:
         report: Callable[[Climb], None],
         pause: Pause | None = None,
     ) -> None:
-        """Blocks until every coordinate is known to `tolerance`, or `max_blocks` of them; `pause` is taken between blocks."""
+        """Blocks until every coordinate is known to `tolerance`, or `max_blocks` of them; `pause`
+        is taken between blocks.
+        """
         while not self.ascent.settled(tolerance):
             if len(self.ascent.blocks) >= max_blocks:
                 self._warn_unsettled(tolerance, max_blocks)
@@ -132,7 +141,9 @@ class Climb:
             self.stage = replace(stage, dynamics=followed)
 
     def _look_for_runaway(self, stage: Stage) -> bool:
-        """Hold what runs to infinity: the posterior is all prior there, and the evidence still rises a hundredfold further on."""
+        """Hold what runs to infinity: the posterior is all prior there, and the evidence still
+        rises a hundredfold further on.
+        """
         if stage.curvature is None:
             return False
         ascent = self.ascent
@@ -171,11 +182,15 @@ class Climb:
             ]
             if names:
                 reason = (
-                    "the evidence rises without end, so the data are best explained by no effect at all of the coefficients it "
-                    "governs (θ = 0). Drop those columns, group them with others, or keep the precision fixed"
+                    "the evidence rises without end, so the data are best explained by no effect at"
+                    " all of the coefficients it governs (θ = 0). Drop those columns, group them"
+                    " with others, or keep the precision fixed"
                     if where == "infinity"
-                    else "the evidence rises without end: a noise scale falls to zero where the model fits every row exactly, a "
-                    "precision where its prior is in the way. Keep it fixed, or start nearer the value you expect"
+                    else (
+                        "the evidence rises without end: a noise scale falls to zero where the"
+                        " model fits every row exactly, a precision where its prior is in the way."
+                        " Keep it fixed, or start nearer the value you expect"
+                    )
                 )
                 shown = ", ".join(names[:6]) + (
                     f" and {len(names) - 6} more" if len(names) > 6 else ""
@@ -189,20 +204,21 @@ class Climb:
     def _warn_unsettled(self, tolerance: float, max_blocks: int) -> None:
         worst = int(np.argmax(self.ascent.error()))
         warnings.warn(
-            f"after max_blocks={max_blocks} blocks {self.coordinates.names[worst]} is known to {self.ascent.error()[worst]:.2g} on "
-            f"its log scale, not to tolerance={tolerance:g}, or is still moving: raise max_blocks or the tolerance, or start nearer",
+            f"after max_blocks={max_blocks} blocks {self.coordinates.names[worst]} is known to"
+            f" {self.ascent.error()[worst]:.2g} on its log scale, not to tolerance={tolerance:g},"
+            " or is still moving: raise max_blocks or the tolerance, or start nearer",
             BudgetWarning,
             stacklevel=4,
         )
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def state(self) -> tuple[dict[str, object], dict[str, PyTree]]:
         """Between two blocks, all that is needed to go on: plain values, and a tree of arrays."""
-        words: dict[str, Any] = {
+        words: dict[str, object] = {
             "stages": self.stages,
             "runaway": {str(index): where for index, where in self.runaway.items()},
             "notes": self.tuning.notes,
         }
-        tree: dict[str, Any] = {"ascent": self.ascent.state(), "tuning": self.tuning.state()}
+        tree: dict[str, PyTree] = {"ascent": self.ascent.state(), "tuning": self.tuning.state()}
         if self.stage is not None and self.run is not None and self.positions is not None:
             stage = self.stage
             arrays: dict[str, Array] = {}
@@ -220,7 +236,7 @@ class Climb:
             tree["chains"] = {str(chain.number): chain.state() for chain in self.run.chains}
         return words, tree
 
-    def restore(self, words: Mapping[str, Any], tree: Mapping[str, Any]) -> None:
+    def restore(self, words: Mapping[str, Any], tree: Mapping[str, PyTree]) -> None:
         """Go on from `state`."""
         self.stages = words["stages"]
         self.runaway = {int(index): where for index, where in words["runaway"].items()}
@@ -242,10 +258,12 @@ class Climb:
         return self.coordinates.model_at(self.model, self.ascent.phi)
 
     def _stream(self, *purpose: int) -> np.random.SeedSequence:
-        return np.random.SeedSequence(self.seed, spawn_key=(5, *purpose))
+        return sequence(self.seed, Purpose.CLIMB, *purpose)
 
-    def trajectory(self) -> Any:
-        """One row per block: the steps of all chains so far and every hyperparameter on its own scale."""
+    def trajectory(self) -> pandas.DataFrame:
+        """One row per block: the steps of all chains so far and every hyperparameter on its own
+        scale.
+        """
         import pandas
 
         steps = np.cumsum([0, *(block.steps for block in self.ascent.blocks)])

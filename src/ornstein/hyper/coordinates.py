@@ -1,27 +1,29 @@
 """Between hyperparameters by name and the unconstrained vector φ that is moved.
 
-A positive hyperparameter enters as its logarithm. Entries that share a group share one coordinate; entries that are 0 (a flat
-prior) have none and stay 0.
+A positive hyperparameter enters as its logarithm. Entries that share a group share one coordinate;
+entries that are 0 (a flat prior) have none and stay 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ornstein.errors import InputError
-from ornstein.model import Model
-
-Array = np.ndarray
+from ornstein.model.model import Model
+from ornstein.types import Array, Traced
 
 
 @dataclass(frozen=True)
 class Scales:
-    """Which hyperparameters move, and whether each is positive; hashable, so that equal cases share compiled code."""
+    """Which hyperparameters move, and whether each is positive; hashable, so that equal cases share
+    compiled code.
+    """
 
     names: tuple[str, ...]
     positive: tuple[bool, ...]
@@ -30,11 +32,11 @@ class Scales:
 class Places(NamedTuple):
     """Per name: the coordinate of every entry (−1: it stays), and the entries as they stand."""
 
-    coordinate: dict[str, Any]
-    standing: dict[str, Any]
+    coordinate: dict[str, Traced]
+    standing: dict[str, Traced]
 
 
-def hyperparameters_at(scales: Scales, places: Places, phi: Any) -> dict[str, Any]:
+def hyperparameters_at(scales: Scales, places: Places, phi: Traced) -> dict[str, Traced]:
     """All hyperparameters of the model at φ, as JAX arrays."""
     values = dict(places.standing)
     for name, positive in zip(scales.names, scales.positive, strict=True):
@@ -62,14 +64,19 @@ class Coordinates:
     places: Places
     start: Array
     names: tuple[str, ...]
-    groups: dict[str, tuple[Any, ...]]
+    groups: dict[str, tuple[object, ...]]
     positive: Array
 
     @classmethod
     def of(
-        cls, model: Model, wanted: Sequence[str] | Mapping[str, Any], real: Sequence[str] = ()
+        cls,
+        model: Model,
+        wanted: Sequence[str] | Mapping[str, ArrayLike | None],
+        real: Sequence[str] = (),
     ) -> Coordinates:
-        """The coordinates of the `wanted` names, a mapping giving the groups of a name's entries; `real` ones need not be positive."""
+        """The coordinates of the `wanted` names, a mapping giving the groups of a name's entries;
+        `real` ones need not be positive.
+        """
         wanted = (wanted,) if isinstance(wanted, str) else wanted
         asked = dict(wanted) if isinstance(wanted, Mapping) else dict.fromkeys(wanted)
         if not asked:
@@ -77,15 +84,17 @@ class Coordinates:
         unknown = (set(asked) | set(real)) - set(model.hyperparameters)
         if unknown:
             raise InputError(
-                f"unknown hyperparameters {sorted(unknown)}; the model has {sorted(model.hyperparameters)}"
+                f"unknown hyperparameters {sorted(unknown)}; the model has"
+                f" {sorted(model.hyperparameters)}"
             )
         if set(real) - set(asked):
             raise InputError(
-                f"real names {sorted(set(real) - set(asked))}, which are not among the hyperparameters to move"
+                f"real names {sorted(set(real) - set(asked))}, which are not among the"
+                " hyperparameters to move"
             )
         standing = dict(model.hyperparameters)
         coordinate: dict[str, Array] = {}
-        groups: dict[str, tuple[Any, ...]] = {}
+        groups: dict[str, tuple[object, ...]] = {}
         start: list[float] = []
         names: list[str] = []
         for name, labels in asked.items():
@@ -142,7 +151,9 @@ class Coordinates:
         return entries
 
     def by_name(self, values: Array) -> dict[str, Array | float]:
-        """One number per coordinate as a dictionary: a float for a single one, else an array in the order of `groups`."""
+        """One number per coordinate as a dictionary: a float for a single one, else an array in the
+        order of `groups`.
+        """
         result: dict[str, Array | float] = {}
         taken = 0
         for name in self.scales.names:
@@ -160,11 +171,13 @@ class Coordinates:
 def _positive_entries(name: str, values: Array) -> Array:
     if np.any(values < 0):
         raise InputError(
-            f"{name} must be positive to be moved on the log scale; it holds {values.min():g}. Is it real=({name!r},)?"
+            f"{name} must be positive to be moved on the log scale; it holds {values.min():g}. Is"
+            f" it real=({name!r},)?"
         )
     if not np.any(values > 0):
         raise InputError(
-            f"{name} is 0, a flat prior, and there is no evidence to maximise: start from a positive value"
+            f"{name} is 0, a flat prior, and there is no evidence to maximise: start from a"
+            " positive value"
         )
     return values > 0
 
@@ -185,8 +198,10 @@ def _spread_out(model: Model, name: str, shape: tuple[int, ...]) -> Array:
     return model.with_hyperparameters(**{name: spread}).hyperparameters[name]
 
 
-def _grouped(name: str, labels: Any, free: Array) -> tuple[Array, list[Any]]:
-    """A number per entry and the label of every number; without labels each entry is its own group."""
+def _grouped(name: str, labels: ArrayLike | None, free: Array) -> tuple[Array, Sequence[object]]:
+    """A number per entry and the label of every number; without labels each entry is its own
+    group.
+    """
     if labels is None:
         flat = np.cumsum(free.reshape(-1)) - 1
         indices = [",".join(map(str, index)) for index in np.argwhere(free)] if free.ndim else [""]
@@ -202,9 +217,10 @@ def _grouped(name: str, labels: Any, free: Array) -> tuple[Array, list[Any]]:
     return places, [label.item() if hasattr(label, "item") else label for label in found]
 
 
-def _common(name: str, label: Any, values: Array) -> float:
+def _common(name: str, label: object, values: Array) -> float:
     if not np.allclose(values, values.flat[0]):
         raise InputError(
-            f"group {label!r} of {name} holds different starting values, {values.min():g} to {values.max():g}"
+            f"group {label!r} of {name} holds different starting values, {values.min():g} to"
+            f" {values.max():g}"
         )
     return float(values.flat[0])

@@ -1,4 +1,6 @@
-"""`orn.em`: hyperparameters learnt while sampling (variational EM; Mandt, Hoffman and Blei 2017, sections 4.2 and 7.3, corrected)."""
+"""`orn.em`: hyperparameters learnt while sampling (variational EM; Mandt, Hoffman and Blei 2017,
+sections 4.2 and 7.3, corrected).
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from ornstein.curvature import Curvature, diagonal_curvature
-from ornstein.dynamics import Dynamics
-from ornstein.engine import Pause
+from ornstein.checks import FULL_LIMIT
+from ornstein.compute.one_thread import one_thread
+from ornstein.curvature.curvature import Curvature
+from ornstein.curvature.measure import diagonal_curvature
+from ornstein.dynamics.dynamics import Dynamics, Sampler
+from ornstein.engine.run import Pause
 from ornstein.errors import ApproximationWarning, InputError
 from ornstein.hyper.climb import Climb
 from ornstein.hyper.coordinates import Coordinates
@@ -27,19 +33,19 @@ from ornstein.hyper.mean_field import MeanField, mean_field
 from ornstein.hyper.request import Request
 from ornstein.hyper.saved import saving
 from ornstein.hyper.tuning import DiagonalTuning, FullTuning, PaperTuning, Tuning, automatic_sampler
-from ornstein.minibatch import checked_batch_size, checked_scheme
-from ornstein.model import FULL_LIMIT, Model
-from ornstein.posterior import Posterior
-from ornstein.sample import sample
-from ornstein.session import terminal
-
-Array = np.ndarray
+from ornstein.model.model import Model
+from ornstein.posterior.posterior import Posterior
+from ornstein.rows.scheme import checked_batch_size, checked_scheme
+from ornstein.sampling.progress import terminal
+from ornstein.sampling.request import SampleRequest
+from ornstein.sampling.run import run_here
+from ornstein.types import Array, PyTree
 
 
 def em(
     model: Model,
-    hyperparameters: Sequence[str] | Mapping[str, Any] = ("prior_precision",),
-    sampler: Any = "auto",
+    hyperparameters: Sequence[str] | Mapping[str, ArrayLike | None] = ("prior_precision",),
+    sampler: Sampler | str = "auto",
     recipe: str = "corrected",
     batch_size: int | str = "auto",
     seed: int = 0,
@@ -50,33 +56,39 @@ def em(
     draws: int | None = None,
     tolerance: float = 0.01,
     max_blocks: int = 200,
-    validation: Any = None,
+    validation: PyTree = None,
     baselines: Sequence[str] = (),
-    grid: Any = None,
+    grid: ArrayLike | None = None,
     bbvi_steps: int = 20_000,
     progress: bool = True,
     checkpoint: str | Path | None = None,
     every: str | float = "60s",
 ) -> EMFit:
-    """Learn hyperparameters by their evidence while θ is sampled: θ at a constant rate, λ at a decreasing one.
+    """Learn hyperparameters by their evidence while θ is sampled: θ at a constant rate, λ at a
+    decreasing one.
 
-    By Fisher's identity the gradient of log p(y|λ) is the posterior mean of ∂ log p(y,θ|λ), which a chain delivers; the
-    degenerate maximum of the joint density (λ = ∞, θ = 0) is no fixed point of it, because θ is spread and not a point. What is
-    found is as good as the chain's law:
+    By Fisher's identity the gradient of log p(y|λ) is the posterior mean of ∂ log p(y,θ|λ), which a
+    chain delivers; the degenerate maximum of the joint density (λ = ∞, θ = 0) is no fixed point of
+    it, because θ is spread and not a point. What is found is as good as the chain's law:
 
-    - `recipe="corrected"` up to 2000 parameters: the exactly tuned full chain, whose law is the local posterior, so that λ is the
-      maximum of the evidence. Beyond, or with `sampler="diagonal"`: the diagonal chain with injected prior noise, whose λ is the
-      optimum of the *diagonal*-Laplace approximation (above the evidence's where features are correlated; 3 times in one example).
-    - `recipe="paper"`: one rate ε* = 2(S/N) P/tr C, as printed. It overshoots: coordinates without gradient noise are pinned (4 times
-      on MNIST). For comparison only.
+    - `recipe="corrected"` up to 2000 parameters: the exactly tuned full chain, whose law is the
+      local posterior, so that λ is the maximum of the evidence. Beyond, or with
+      `sampler="diagonal"`: the diagonal chain with injected prior noise, whose λ is the optimum of
+      the *diagonal*-Laplace approximation (above the evidence's where features are correlated; 3
+      times in one example).
+    - `recipe="paper"`: one rate ε* = 2(S/N) P/tr C, as printed. It overshoots: coordinates without
+      gradient noise are pinned (4 times on MNIST). For comparison only.
 
-    The evidence's best λ is not the validation's, most of all at small N; give `validation` to see both.
+    The evidence's best λ is not the validation's, most of all at small N; give `validation` to see
+    both.
 
     Args:
         model: with the hyperparameters at their starting values.
-        hyperparameters: names of those to learn. A mapping says how entries share one value: `{"prior_precision": labels}` with
-            one label per column (automatic relevance determination: `range(columns)`); entries that are 0 stay 0.
-        sampler: "auto", "full", "diagonal", or a sampler whose law is the posterior, such as `SGLD(exact=True)`.
+        hyperparameters: names of those to learn. A mapping says how entries share one value:
+            `{"prior_precision": labels}` with one label per column (automatic relevance
+            determination: `range(columns)`); entries that are 0 stay 0.
+        sampler: "auto", "full", "diagonal", or a sampler whose law is the posterior, such as
+            `SGLD(exact=True)`.
         recipe: "corrected" or "paper".
         batch_size: S; a size that the chain cannot bear is capped, and said so.
         seed: same seed, same answer.
@@ -87,16 +99,18 @@ def em(
         tolerance: Monte-Carlo error of log λ (of λ itself for `real` ones) at which it ends.
         max_blocks: bound on the blocks (of 25 draws per chain) before a BudgetWarning.
         validation: held-out rows: (X, y) for a regression, else a Model or data like the model's.
-        baselines: "grid" for MAP fits along λ (needs validation), "bbvi" for the mean-field ELBO in (q, λ).
+        baselines: "grid" for MAP fits along λ (needs validation), "bbvi" for the mean-field ELBO in
+            (q, λ).
         grid: values of λ for it; None is 13 over two decades either side of what was found.
         bbvi_steps: of the ELBO.
         progress: show what is being done on a terminal.
-        checkpoint: a folder to write the whole state into, `every` so often ("30s", "5m", "1h" or seconds) and between two blocks;
-            `orn.resume(folder, model, validation=...)` goes on to the same answer. What follows the climb (posterior, baselines)
-            is not written down but done again.
+        checkpoint: a folder to write the whole state into, `every` so often ("30s", "5m", "1h" or
+            seconds) and between two blocks; `orn.resume(folder, model, validation=...)` goes on to
+            the same answer. What follows the climb (posterior, baselines) is not written down but
+            done again.
 
     >>> import numpy as np
-    >>> from ornstein.glm import glm
+    >>> from ornstein.model.regression import glm
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(400, 20))
     >>> y = X @ rng.normal(size=20) * 0.5 + rng.normal(size=400)  # coefficients of precision 4
@@ -129,7 +143,8 @@ def em(
     return finished(climb, held_out, request, progress, pause)
 
 
-def begun(model: Model, request: Request, validation: Any) -> tuple[Climb, HeldOut | None]:
+@one_thread()
+def begun(model: Model, request: Request, validation: PyTree) -> tuple[Climb, HeldOut | None]:
     """Everything ready for the first block."""
     if "grid" in request.baselines and validation is None:
         raise InputError(
@@ -138,11 +153,13 @@ def begun(model: Model, request: Request, validation: Any) -> tuple[Climb, HeldO
     coordinates = Coordinates.of(model, request.hyperparameters, request.real)
     held_out = None if validation is None else HeldOut(model, validation)
     tuning = _tuning(model, request)
-    return Climb.begin(
-        model, coordinates, tuning, request.seed, newton=request.recipe == "corrected"
-    ), held_out
+    return (
+        Climb.begin(model, coordinates, tuning, request.seed, newton=request.recipe == "corrected"),
+        held_out,
+    )
 
 
+@one_thread()
 def finished(
     climb: Climb,
     held_out: HeldOut | None,
@@ -214,11 +231,12 @@ def _tuning(model: Model, request: Request) -> Tuning:
             raise InputError("the paper's recipe has its own sampler: leave sampler='auto'")
         return PaperTuning(FullBatch(model), size, scheme, chains)
     chosen = automatic_sampler(request.sampler, model, FULL_LIMIT)
-    if chosen == "diagonal":
+    if isinstance(chosen, str):  # "diagonal"
         return DiagonalTuning(FullBatch(model), size, scheme, chains)
     if model.dim > FULL_LIMIT:
         raise InputError(
-            f"the full recipe takes at most {FULL_LIMIT} parameters; the model has {model.dim}: use sampler='diagonal'"
+            f"the full recipe takes at most {FULL_LIMIT} parameters; the model has {model.dim}: use"
+            " sampler='diagonal'"
         )
     return FullTuning(chosen, FullBatch(model), size, scheme, chains)
 
@@ -242,7 +260,8 @@ def _posterior(
     draws = few if request.draws is None else request.draws
     options: dict[str, Any] = {"thin": 200, "warmup": 2000} if request.recipe == "paper" else {}
     options |= {"chains": request.chains, "seed": request.seed}
-    return sample(final, dynamics, curvature=curvature, draws=draws, progress=False, **options)
+    asked = SampleRequest(dynamics, curvature=curvature, draws=draws, progress=False, **options)
+    return run_here(final, asked)
 
 
 def _compared(

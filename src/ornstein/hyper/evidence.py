@@ -1,31 +1,33 @@
-"""What a measured curvature says about the hyperparameters without a chain: the Laplace evidence, and how much of θ is prior."""
+"""What a measured curvature says about the hyperparameters without a chain: the Laplace evidence,
+and how much of θ is prior.
+"""
 
 from __future__ import annotations
-
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ornstein.compiled import compiled
-from ornstein.curvature import Curvature
-from ornstein.derivatives import Autodiff
+from ornstein.compute.compiled import compiled
+from ornstein.compute.precision import double
+from ornstein.curvature.curvature import Curvature
+from ornstein.curvature.derivatives import derivatives_of
 from ornstein.hyper.coordinates import Coordinates, Places, Scales, hyperparameters_at
-from ornstein.model import Loss, Model, Problem
-from ornstein.precision import double
-
-Array = np.ndarray
+from ornstein.model.loss import Loss, Problem
+from ornstein.model.model import Model
+from ornstein.types import Array, Traced
 
 
 def laplace_evidence(model: Model, curvature: Curvature) -> float:
-    """log p(y | λ) ≈ log p(y, θ̂ | λ) + (D/2) log 2π − ½ log|N A|: exact where the posterior is Gaussian.
+    """log p(y | λ) ≈ log p(y, θ̂ | λ) + (D/2) log 2π − ½ log|N A|: exact where the posterior is
+    Gaussian.
 
-    With a flat prior on some parameters it is the evidence up to a constant that does not depend on λ.
+    With a flat prior on some parameters it is the evidence up to a constant that does not depend on
+    λ.
     """
     if curvature.diagonal:
         raise ValueError("the Laplace evidence needs the whole Hessian")
-    derivatives = model.closed_form() or Autodiff(model)
+    derivatives = derivatives_of(model)
     loss = derivatives.value_and_gradient(curvature.mode)[0] + model.scaled_prior(curvature.mode)[0]
     _, log_determinant = np.linalg.slogdet(curvature.hessian)
     dimension = curvature.dim
@@ -39,11 +41,12 @@ def laplace_evidence(model: Model, curvature: Curvature) -> float:
 def prior_pull(
     model: Model, curvature: Curvature, coordinates: Coordinates, phi: Array
 ) -> tuple[Array, Array]:
-    """Per coordinate: the share of the prior's width that is left in the posterior, and the gradient of the evidence.
+    """Per coordinate: the share of the prior's width that is left in the posterior, and the
+    gradient of the evidence.
 
-    Both to second order at the mode, for priors that factorise over parameters: with d_i = ∂φ Λ_ii, the share is
-    Σ d_i Σ_ii / Σ d_i/Λ_ii (near 1 where the data say nothing about the parameters that φ governs; NaN where φ governs none) and
-    the gradient ∂φ log p(θ̂|φ) − ½ Σ d_i Σ_ii.
+    Both to second order at the mode, for priors that factorise over parameters: with d_i = ∂φ Λ_ii,
+    the share is Σ d_i Σ_ii / Σ d_i/Λ_ii (near 1 where the data say nothing about the parameters
+    that φ governs; NaN where φ governs none) and the gradient ∂φ log p(θ̂|φ) − ½ Σ d_i Σ_ii.
     """
     covariance = curvature.posterior_covariance
     variance = covariance if covariance.ndim == 1 else np.diagonal(covariance)
@@ -62,18 +65,18 @@ def prior_pull(
 
 @compiled
 def _prior_changes(
-    static: tuple[Loss, Scales], places: Places, phi: Any, mode: Any
-) -> tuple[Any, Any, Any]:
+    static: tuple[Loss, Scales], places: Places, phi: Traced, mode: Traced
+) -> tuple[Traced, Traced, Traced]:
     """Λ_ii, ∂φ_j Λ_ii (D, k) and ∂φ_j log p(θ̂|φ)."""
     loss, scales = static
 
-    def log_prior(point: Any, shift: Any) -> Any:
+    def log_prior(point: Traced, shift: Traced) -> Traced:
         problem = Problem(
             None, hyperparameters_at(scales, places, point), jnp.asarray(1.0), mode, mode
         )
         return loss.prior(problem, shift)
 
-    def precision(point: Any) -> Any:
+    def precision(point: Traced) -> Traced:
         zero = jnp.zeros_like(mode)
         return -jax.jvp(
             jax.grad(lambda shift: log_prior(point, shift)), (zero,), (jnp.ones_like(zero),)

@@ -1,4 +1,6 @@
-"""What `orn.em` returns: hyperparameters with their error, the path to them, the posterior there, and a picture."""
+"""What `orn.em` returns: hyperparameters with their error, the path to them, the posterior there,
+and a picture.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,17 @@ import numpy as np
 
 from ornstein.hyper.grid import Grid
 from ornstein.hyper.mean_field import MeanField
+from ornstein.posterior.plots import write_figure
+from ornstein.types import Array
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-    from ornstein.model import Model
-    from ornstein.posterior import Posterior
+    from ornstein.model.model import Model
+    from ornstein.posterior.posterior import Posterior
 
-Array = np.ndarray
 # Okabe and Ito's palette.
 BLUE, ORANGE, GREEN, RED, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7"
 
@@ -28,16 +33,21 @@ class EMFit:
     """Hyperparameters learnt while sampling.
 
     Attributes:
-        hyperparameters: by name; a number, or an array with one entry per group (`groups[name]` has the labels).
+        hyperparameters: by name; a number, or an array with one entry per group (`groups[name]` has
+            the labels).
         errors: Monte-Carlo standard error of each, in the same units and shapes.
-        runaway: name of a coordinate ↦ "infinity" or "zero" for those that have no finite best value and are held.
-        trajectory: a table with one row per block: steps of all chains so far, and every hyperparameter.
+        runaway: name of a coordinate ↦ "infinity" or "zero" for those that have no finite best
+            value and are held.
+        trajectory: a table with one row per block: steps of all chains so far, and every
+            hyperparameter.
         posterior: draws of θ at the final hyperparameters, from a chain whose kernel is fixed.
         model: the model at the final hyperparameters.
-        evidence: log p(y | λ) by Laplace's method; None where the whole Hessian is out of reach (more than 2000 parameters).
-        validation: "map" and "posterior" ↦ mean −log p(y|x) per held-out row, in nats, of the MAP fit and of the average prediction
-            over the draws; empty without validation data.
-        baselines: "grid" ↦ Grid and "bbvi" ↦ MeanField, where asked for; "bbvi" has its MAP loss in `validation["bbvi"]`.
+        evidence: log p(y | λ) by Laplace's method; None where the whole Hessian is out of reach
+            (more than 2000 parameters).
+        validation: "map" and "posterior" ↦ mean −log p(y|x) per held-out row, in nats, of the MAP
+            fit and of the average prediction over the draws; empty without validation data.
+        baselines: "grid" ↦ Grid and "bbvi" ↦ MeanField, where asked for; "bbvi" has its MAP loss in
+            `validation["bbvi"]`.
         recipe: in words, which recipe found them and what it finds.
         notes: what there is to say about the run.
         settings: blocks, whether they settled, stages, steps, seconds, batch size, seed.
@@ -45,7 +55,7 @@ class EMFit:
 
     hyperparameters: dict[str, Array | float]
     errors: dict[str, Array | float]
-    groups: dict[str, tuple[Any, ...]]
+    groups: dict[str, tuple[object, ...]]
     runaway: dict[str, str]
     trajectory: pandas.DataFrame
     posterior: Posterior
@@ -83,8 +93,9 @@ class EMFit:
 
     def plot(
         self, path: str | Path | None = None, others: Mapping[str, EMFit] | None = None
-    ) -> Any:
-        """The trajectory under the validation curve (with a grid and one hyperparameter), else the trajectories alone.
+    ) -> Figure:
+        """The trajectory under the validation curve (with a grid and one hyperparameter), else the
+        trajectories alone.
 
         Args:
             path: where to write the picture; its ending decides the format.
@@ -104,10 +115,10 @@ class EMFit:
             figure = Figure(figsize=(6.4, 4.0), layout="constrained")
             self._draw_all(figure.subplots())
         if path is not None:
-            figure.savefig(path, dpi=150)
+            write_figure(figure, path)
         return figure
 
-    def _draw_curve(self, axes: Any, grid: Grid, others: Mapping[str, EMFit]) -> None:
+    def _draw_curve(self, axes: Axes, grid: Grid, others: Mapping[str, EMFit]) -> None:
         axes.plot(
             grid.values,
             grid.losses,
@@ -144,7 +155,7 @@ class EMFit:
         axes.legend(fontsize=9)
         axes.grid(alpha=0.3)
 
-    def _draw_path(self, axes: Any, name: str, others: Mapping[str, EMFit]) -> None:
+    def _draw_path(self, axes: Axes, name: str, others: Mapping[str, EMFit]) -> None:
         shown = [(self.trajectory, "constant SGD", GREEN)]
         found = self.baselines.get("bbvi")
         if isinstance(found, MeanField):
@@ -166,7 +177,7 @@ class EMFit:
         axes.set_ylabel("share of its steps done")
         axes.grid(alpha=0.3)
 
-    def _draw_all(self, axes: Any) -> None:
+    def _draw_all(self, axes: Axes) -> None:
         steps = self.trajectory["steps"]
         names = [name for name in self.trajectory.columns if name != "steps"]
         for name in names:

@@ -1,14 +1,16 @@
-"""All rows at once in float32: modes, Hessian products and held-out losses where a float64 pass per step would take minutes.
+"""All rows at once in float32: modes, Hessian products and held-out losses where a float64 pass per
+step would take minutes.
 
-A loss in float32 is good to about seven digits of its mean, so a mode found with it is off by about 1e-3 of the width at which the
-loss rises by 1e-6 N: enough for a validation curve and for the centre of a chain, not for `measure`.
+A loss in float32 is good to about seven digits of its mean, so a mode found with it is off by about
+1e-3 of the width at which the loss rises by 1e-6 N: enough for a validation curve and for the
+centre of a chain, not for `measure`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,18 +18,21 @@ import numpy as np
 import scipy
 from jax import lax
 
-from ornstein.compiled import compiled
+from ornstein.compute.compiled import compiled
+from ornstein.compute.precision import width
 from ornstein.errors import CurvatureError
-from ornstein.model import Loss, Model, Problem
-from ornstein.precision import width
+from ornstein.model.loss import Loss, Problem
+from ornstein.model.model import Model
+from ornstein.types import Array, PyTree, Traced
 
-Array = np.ndarray
 DTYPE = "float32"
 
 
 @dataclass(frozen=True, eq=False)
 class FullBatch:
-    """A model's data on the device; hyperparameters are handed in with every question, so that λ may move."""
+    """A model's data on the device; hyperparameters are handed in with every question, so that λ
+    may move.
+    """
 
     model: Model
 
@@ -41,7 +46,9 @@ class FullBatch:
         return int(min(self.model.n_data, max(256, 2**24 // self.model.dim)))
 
     def at(self, model: Model) -> Problem:
-        """The device's numbers with the hyperparameters of `model`, which shares this model's data."""
+        """The device's numbers with the hyperparameters of `model`, which shares this model's
+        data.
+        """
         with width(DTYPE):
             hyper = {
                 name: jnp.asarray(value, DTYPE) for name, value in model.hyperparameters.items()
@@ -74,7 +81,9 @@ class FullBatch:
             )
 
     def mode(self, model: Model, start: Array, spread: Array, iterations: int = 300) -> Array:
-        """Minimise the mean loss by L-BFGS in the coordinates u, θ = start + Bu, B = `spread` of shape (D,) or (D, D)."""
+        """Minimise the mean loss by L-BFGS in the coordinates u, θ = start + Bu, B = `spread` of
+        shape (D,) or (D, D).
+        """
 
         def theta_of(u: Array) -> Array:
             return start + (spread * u if spread.ndim == 1 else spread @ u)
@@ -96,8 +105,12 @@ class FullBatch:
         return theta
 
 
-def largest_rate(product: Any, root: Array, vector: Array, rounds: int = 40) -> tuple[float, Array]:
-    """λ_max of the map v ↦ root·A(root·v) by power iteration from `vector`, and the vector where it ended."""
+def largest_rate(
+    product: Callable[[Array], Array], root: Array, vector: Array, rounds: int = 40
+) -> tuple[float, Array]:
+    """λ_max of the map v ↦ root·A(root·v) by power iteration from `vector`, and the vector where it
+    ended.
+    """
     value = 0.0
     for _ in range(rounds):
         vector = vector / np.linalg.norm(vector)
@@ -109,11 +122,15 @@ def largest_rate(product: Any, root: Array, vector: Array, rounds: int = 40) -> 
     return value, vector
 
 
-def _scan_rows(problem: Problem, chunk: int, body: Any, start: Any) -> Any:
-    """Sum `body(rows, mask)` over chunks of equal length; the last one reaches back, with what was seen masked out."""
+def _scan_rows(
+    problem: Problem, chunk: int, body: Callable[[PyTree, Traced], PyTree], start: PyTree
+) -> PyTree:
+    """Sum `body(rows, mask)` over chunks of equal length; the last one reaches back, with what was
+    seen masked out.
+    """
     n_data = jax.tree.leaves(problem.data)[0].shape[0]
 
-    def add(total: Any, number: Any) -> Any:
+    def add(total: PyTree, number: Traced) -> tuple[PyTree, None]:
         wanted = number * chunk
         first = jnp.minimum(wanted, n_data - chunk)
         rows = jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, first, chunk), problem.data)
@@ -123,25 +140,29 @@ def _scan_rows(problem: Problem, chunk: int, body: Any, start: Any) -> Any:
     return lax.scan(add, start, jnp.arange(-(-n_data // chunk)))[0]
 
 
-def _summed(loss: Loss, problem: Problem, theta: Any, rows: Any, mask: Any) -> Any:
+def _summed(loss: Loss, problem: Problem, theta: Traced, rows: PyTree, mask: Traced) -> Traced:
     return -jnp.sum(jnp.where(mask, loss.log_likelihoods(problem, theta, rows), 0.0))
 
 
 @compiled
-def _value_and_gradient(static: tuple[Loss, int], problem: Problem, theta: Any) -> Any:
+def _value_and_gradient(
+    static: tuple[Loss, int], problem: Problem, theta: Traced
+) -> tuple[Traced, Traced]:
     loss, chunk = static
 
-    def body(rows: Any, mask: Any) -> Any:
+    def body(rows: PyTree, mask: Traced) -> tuple[Traced, Traced]:
         return jax.value_and_grad(lambda point: _summed(loss, problem, point, rows, mask))(theta)
 
     return _scan_rows(problem, chunk, body, (jnp.zeros((), theta.dtype), jnp.zeros_like(theta)))
 
 
 @compiled
-def _hessian_product(static: tuple[Loss, int], problem: Problem, theta: Any, vector: Any) -> Any:
+def _hessian_product(
+    static: tuple[Loss, int], problem: Problem, theta: Traced, vector: Traced
+) -> Traced:
     loss, chunk = static
 
-    def body(rows: Any, mask: Any) -> Any:
+    def body(rows: PyTree, mask: Traced) -> Traced:
         slope = jax.grad(lambda point: _summed(loss, problem, point, rows, mask))
         return jax.jvp(slope, (theta,), (vector,))[1]
 
@@ -149,7 +170,7 @@ def _hessian_product(static: tuple[Loss, int], problem: Problem, theta: Any, vec
 
 
 @compiled
-def _log_likelihoods(loss: Loss, problem: Problem, theta: Any) -> Any:
+def _log_likelihoods(loss: Loss, problem: Problem, theta: Traced) -> Traced:
     return lax.map(
         lambda row: loss.log_likelihoods(
             problem, theta, jax.tree.map(lambda leaf: leaf[None], row)

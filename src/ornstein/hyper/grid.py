@@ -1,4 +1,6 @@
-"""The paper's blue curve: MAP fits along a grid of one hyperparameter, each started at the last, and their validation loss."""
+"""The paper's blue curve: MAP fits along a grid of one hyperparameter, each started at the last,
+and their validation loss.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +9,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import ArrayLike
 
-from ornstein.curvature import Curvature
+from ornstein.curvature.curvature import Curvature
 from ornstein.errors import InputError
 from ornstein.hyper.coordinates import Coordinates
 from ornstein.hyper.full_batch import FullBatch
 from ornstein.hyper.held_out import HeldOut
-from ornstein.model import Model
-
-Array = np.ndarray
+from ornstein.model.model import Model
+from ornstein.types import Array
 
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Validation loss (nats per row, of the MAP fit) at each value of one hyperparameter, in rising order."""
+    """Validation loss (nats per row, of the MAP fit) at each value of one hyperparameter, in rising
+    order.
+    """
 
     name: str
     values: Array
@@ -37,7 +41,9 @@ class Grid:
 
 
 def map_spread(model: Model, curvature: Curvature | None) -> Array:
-    """B with BBᵀ = A⁻¹ where the whole Hessian is known: coordinates in which the search for a mode takes few steps."""
+    """B with BBᵀ = A⁻¹ where the whole Hessian is known: coordinates in which the search for a mode
+    takes few steps.
+    """
     if curvature is None or curvature.diagonal:
         return np.ones(model.dim)
     lower = np.linalg.cholesky(curvature.hessian)
@@ -47,17 +53,20 @@ def map_spread(model: Model, curvature: Curvature | None) -> Array:
 def map_grid(
     model: Model,
     coordinates: Coordinates,
-    values: Array,
+    values: ArrayLike,
     held_out: HeldOut,
     start: Array,
     curvature: Curvature | None,
     report: Callable[[str], None],
 ) -> Grid:
-    """MAP fits from the largest value down to the smallest; `curvature` is one measured somewhere along the way."""
+    """MAP fits from the largest value down to the smallest; `curvature` is one measured somewhere
+    along the way.
+    """
     values = np.sort(np.asarray(values, dtype=float))
     if coordinates.start.size != 1:
         raise InputError(
-            f"the grid runs along one hyperparameter; there are {coordinates.start.size}: {coordinates.names}"
+            f"the grid runs along one hyperparameter; there are {coordinates.start.size}:"
+            f" {coordinates.names}"
         )
     if values.ndim != 1 or values.size < 2 or values[0] <= 0 or not np.all(np.isfinite(values)):
         raise InputError("grid must hold at least two positive values")

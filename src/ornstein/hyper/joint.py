@@ -1,31 +1,33 @@
 """Derivatives of log p(y, θ | φ) in the hyperparameters φ, at draws of θ.
 
-By Fisher's identity their mean over the posterior is the gradient of the log evidence, ∂φ log p(y|φ) = E[∂φ log p(y,θ|φ)].
+By Fisher's identity their mean over the posterior is the gradient of the log evidence, ∂φ log
+p(y|φ) = E[∂φ log p(y,θ|φ)].
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ornstein.compiled import compiled
-from ornstein.derivatives import padded_chunks
+from ornstein.compute.compiled import compiled
+from ornstein.compute.precision import double
+from ornstein.curvature.autodiff import padded_chunks
 from ornstein.hyper.coordinates import Coordinates, Places, Scales, hyperparameters_at
-from ornstein.model import Loss, Model
-from ornstein.precision import double
+from ornstein.model.loss import Loss
+from ornstein.model.model import Model
+from ornstein.types import Array, PyTree, Traced
 
-Array = np.ndarray
-
-# Draws at which a hyperparameter of the likelihood is looked at cost a pass over the data each. The mean over all N rows hardly
-# differs between draws (its variance is of order D, its curvature of order N), so few are enough where passes are dear.
+# Draws at which a hyperparameter of the likelihood is looked at cost a pass over the data each. The
+# mean over all N rows hardly differs between draws (its variance is of order D, its curvature of
+# order N), so few are enough where passes are dear.
 DEAR_PASS, FEW_DRAWS = 2 * 10**9, 8
 
 
 class JointGradient:
-    """Gradients in φ at draws, and the mean of −∂²φφ: the information that complete data would hold."""
+    """Gradients in φ at draws, and the mean of −∂²φφ: the information that complete data would
+    hold.
+    """
 
     def __init__(self, model: Model, coordinates: Coordinates) -> None:
         self.model, self.coordinates = model, coordinates
@@ -39,7 +41,9 @@ class JointGradient:
         )
 
     def at(self, phi: Array, draws: Array) -> tuple[Array, Array]:
-        """∂φ at draws (chains, n, D), shape (chains, n', k) with n' ≤ n, and the mean of −∂²φφ, (k, k)."""
+        """∂φ at draws (chains, n, D), shape (chains, n', k) with n' ≤ n, and the mean of −∂²φφ, (k,
+        k).
+        """
         chains, count, dimension = draws.shape
         if self.in_likelihood:
             affordable = int(DEAR_PASS // max(1, self.model.n_data * dimension * chains))
@@ -61,7 +65,9 @@ class JointGradient:
 
 
 def _likelihood_uses(model: Model, name: str) -> bool:
-    """Whether log_likelihood depends on a hyperparameter: it cannot where it runs without it and has no slope in it."""
+    """Whether log_likelihood depends on a hyperparameter: it cannot where it runs without it and
+    has no slope in it.
+    """
     others = {key: value for key, value in model.hyperparameters.items() if key != name}
     with double():
         params = model.layout.unflatten(jnp.asarray(model.init))
@@ -73,7 +79,7 @@ def _likelihood_uses(model: Model, name: str) -> bool:
         except Exception:
             return True
 
-        def summed(value: Any) -> Any:
+        def summed(value: Traced) -> Traced:
             hyper = {**others, name: value}
             return jnp.sum(
                 jax.vmap(model.loss.log_likelihood, (None, 0, None))(params, rows, hyper)
@@ -86,11 +92,11 @@ def _likelihood_uses(model: Model, name: str) -> bool:
 
 @compiled
 def _prior_part(
-    static: tuple[Loss, Scales], places: Places, phi: Any, draws: Any
-) -> tuple[Any, Any]:
+    static: tuple[Loss, Scales], places: Places, phi: Traced, draws: Traced
+) -> tuple[Traced, Traced]:
     loss, scales = static
 
-    def log_prior(point: Any, theta: Any) -> Any:
+    def log_prior(point: Traced, theta: Traced) -> Traced:
         return loss.log_prior(
             loss.layout.unflatten(theta), hyperparameters_at(scales, places, point)
         )
@@ -104,12 +110,17 @@ def _prior_part(
 
 @compiled
 def _likelihood_part(
-    static: tuple[Loss, Scales], places: Places, phi: Any, draws: Any, rows: Any, mask: Any
-) -> tuple[Any, Any]:
+    static: tuple[Loss, Scales],
+    places: Places,
+    phi: Traced,
+    draws: Traced,
+    rows: PyTree,
+    mask: Traced,
+) -> tuple[Traced, Traced]:
     """The same for Σ_n log p(x_n | θ, φ) over one chunk of rows."""
     loss, scales = static
 
-    def summed(point: Any, theta: Any) -> Any:
+    def summed(point: Traced, theta: Traced) -> Traced:
         hyper = hyperparameters_at(scales, places, point)
         values = jax.vmap(loss.log_likelihood, (None, 0, None))(
             loss.layout.unflatten(theta), rows, hyper

@@ -1,15 +1,20 @@
-"""Both recipes of `orn.em` on one model beside their baselines: what the paper's figure of variational EM compares."""
+"""Both recipes of `orn.em` on one model beside their baselines: what the paper's figure of
+variational EM compares.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from numpy.typing import ArrayLike
+
 from ornstein.hyper.em import em
 from ornstein.hyper.fit import EMFit
 from ornstein.hyper.grid import Grid
 from ornstein.hyper.mean_field import MeanField
-from ornstein.model import Model
+from ornstein.model.model import Model
+from ornstein.types import PyTree
 
 if TYPE_CHECKING:
     import pandas
@@ -17,17 +22,19 @@ if TYPE_CHECKING:
 
 def both_recipes(
     model: Model,
-    validation: Any,
-    grid: Any = None,
+    validation: PyTree,
+    grid: ArrayLike | None = None,
     *,
     paper_blocks: int | None = None,
     **options: Any,
 ) -> dict[str, EMFit]:
-    """ "corrected" (with the grid of MAP fits and BBVI) and "paper" ↦ their fits; `options` go to both calls of `orn.em`.
+    """ "corrected" (with the grid of MAP fits and BBVI) and "paper" ↦ their fits; `options` go to
+    both calls of `orn.em`.
 
-    `paper_blocks` bounds the blocks of the paper's recipe alone: at its one rate the slowest direction can take millions of steps, and
-    λ is then still on its way (`drift` says how fast).
-    `fits["corrected"].plot("figure.png", {"paper's recipe": fits["paper"]})` draws the trajectories over the validation curve.
+    `paper_blocks` bounds the blocks of the paper's recipe alone: at its one rate the slowest
+    direction can take millions of steps, and λ is then still on its way (`drift` says how fast).
+    `fits["corrected"].plot("figure.png", {"paper's recipe": fits["paper"]})` draws the trajectories
+    over the validation curve.
     """
     corrected = em(model, validation=validation, baselines=("grid", "bbvi"), grid=grid, **options)
     if paper_blocks is not None:
@@ -39,7 +46,9 @@ def both_recipes(
 
 
 def drift(fit: EMFit) -> float:
-    """The relative change of the (one) hyperparameter per block, over the last quarter of the blocks."""
+    """The relative change of the (one) hyperparameter per block, over the last quarter of the
+    blocks.
+    """
     (name,) = fit.hyperparameters
     path = fit.trajectory[name].to_numpy()
     count = max(2, (len(path) - 1) // 4)
@@ -47,10 +56,12 @@ def drift(fit: EMFit) -> float:
 
 
 def table(fits: Mapping[str, EMFit]) -> pandas.DataFrame:
-    """One row per way to choose the hyperparameter: its value and the validation loss of the MAP fit there (nats per row)."""
+    """One row per way to choose the hyperparameter: its value and the validation loss of the MAP
+    fit there (nats per row).
+    """
     import pandas
 
-    rows: list[tuple[str, Any, Any, float]] = []
+    rows: list[tuple[str, object, object, float]] = []
     for name, fit in fits.items():
         (parameter,) = fit.hyperparameters
         rows.append(

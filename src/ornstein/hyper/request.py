@@ -1,4 +1,6 @@
-"""What was asked of `orn.em`, checked, as plain data: a checkpoint writes it down and `orn.resume` reads it back."""
+"""What was asked of `orn.em`, checked, as plain data: a checkpoint writes it down and `orn.resume`
+reads it back.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from ornstein.dynamics.dynamics import Sampler
 from ornstein.errors import InputError
-from ornstein.portable import NotPortableError, describe, rebuild
+from ornstein.posterior.portable import NotPortableError, describe, rebuild
+from ornstein.types import Array
 
-Array = np.ndarray
 RECIPES = ("corrected", "paper")
 BASELINES = ("grid", "bbvi")
 _PLAIN = (
@@ -29,10 +33,12 @@ _PLAIN = (
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """The arguments of `orn.em`, but for the model, the validation data, and how to report and save."""
+    """The arguments of `orn.em`, but for the model, the validation data, and how to report and
+    save.
+    """
 
-    hyperparameters: Sequence[str] | Mapping[str, Any]
-    sampler: Any
+    hyperparameters: Sequence[str] | Mapping[str, ArrayLike | None]
+    sampler: Sampler | str
     recipe: str
     batch_size: int | str
     seed: int
@@ -43,7 +49,7 @@ class Request:
     tolerance: float
     max_blocks: int
     baselines: Sequence[str]
-    grid: Any
+    grid: ArrayLike | None
     bbvi_steps: int
 
     def __post_init__(self) -> None:
@@ -58,10 +64,11 @@ class Request:
             raise InputError(f"tolerance must be positive; got {self.tolerance!r}")
         if self.max_blocks < 4 or self.chains < 1:
             raise InputError(
-                f"max_blocks must be at least 4 and chains at least 1; got {self.max_blocks} and {self.chains}"
+                f"max_blocks must be at least 4 and chains at least 1; got {self.max_blocks} and"
+                f" {self.chains}"
             )
 
-    def written(self) -> tuple[dict[str, Any], dict[str, Array]]:
+    def written(self) -> tuple[dict[str, object], dict[str, Array]]:
         """As JSON, with arrays on the side."""
         arrays: dict[str, Array] = {}
         wanted = (
@@ -69,7 +76,7 @@ class Request:
             if isinstance(self.hyperparameters, str)
             else self.hyperparameters
         )
-        words: dict[str, Any] = {name: getattr(self, name) for name in _PLAIN}
+        words: dict[str, object] = {name: getattr(self, name) for name in _PLAIN}
         words |= {"names": list(wanted), "real": list(self.real), "baselines": list(self.baselines)}
         try:
             words["sampler"] = describe(self.sampler, arrays, "sampler")

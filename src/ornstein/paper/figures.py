@@ -1,4 +1,6 @@
-"""Figures 1 to 3 of the paper: ellipses on the principal plane, predicted covariances, and averaged iterates."""
+"""Figures 1 to 3 of the paper: ellipses on the principal plane, predicted covariances, and averaged
+iterates.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +8,26 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ornstein.baselines.bbvi import bbvi
-from ornstein.curvature import Curvature, measure
-from ornstein.glm import GLM, glm
+from ornstein.curvature.curvature import Curvature
+from ornstein.curvature.measure import measure
+from ornstein.entrances import sample
+from ornstein.model.regression import GLM, glm
 from ornstein.paper import drawing, published
 from ornstein.paper.data import paper_model
-from ornstein.posterior import Posterior
-from ornstein.sample import sample
+from ornstein.posterior.posterior import Posterior
 from ornstein.samplers.constant_sgd import ConstantSGD
 from ornstein.samplers.iasg import IASG
+from ornstein.types import Array
 
-Array = np.ndarray
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 STEPS = {"wine": 600_000, "skin": 30_000}  # of figure 1, over all chains
 
 
@@ -30,13 +37,13 @@ class Reproduced:
 
     name: str
     title: str
-    drawn: Any
-    rows: list[dict[str, Any]]
+    drawn: Figure
+    rows: list[dict[str, object]]
     caption: str
     comparison: str = ""
 
 
-def markdown_table(rows: list[dict[str, Any]]) -> str:
+def markdown_table(rows: list[dict[str, object]]) -> str:
     """Rows as a Markdown table, numbers with three digits.
 
     >>> print(markdown_table([{"method": "sgd", "kl": 0.12345}]), end="")
@@ -55,7 +62,9 @@ def markdown_table(rows: list[dict[str, Any]]) -> str:
 
 
 def synthetic_model(seed: int = 0) -> GLM:
-    """The paper's artificial linear regression: N = 10,000, ten unit-normal features, weights from the prior, unit noise."""
+    """The paper's artificial linear regression: N = 10,000, ten unit-normal features, weights from
+    the prior, unit noise.
+    """
     rng = np.random.default_rng(seed)
     features = rng.normal(size=(published.SYNTHETIC_ROWS, published.SYNTHETIC_COLUMNS))
     weights = rng.normal(size=published.SYNTHETIC_COLUMNS)
@@ -66,14 +75,16 @@ def synthetic_model(seed: int = 0) -> GLM:
 def figure_1(
     directory: str | Path | None, quick: bool, report: Callable[[str], None]
 ) -> Reproduced:
-    """Posterior, iterates and 3-sd ellipses on the smallest and largest principal components; wine and skin."""
+    """Posterior, iterates and 3-sd ellipses on the smallest and largest principal components; wine
+    and skin.
+    """
     panels = [
         ("wine", "linear regression, white wine"),
         ("skin", "logistic regression, skin segmentation"),
     ]
     drawn = drawing.figure(12.0, 7.4)
     grid = drawn.subplots(2, 3)
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     for line, (dataset, title) in zip(grid, panels, strict=True):
         model = paper_model(dataset, directory)
         curvature = measure(model)
@@ -91,11 +102,13 @@ def figure_1(
     handles, labels = grid[0, 0].get_legend_handles_labels()
     drawn.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=9, markerscale=6)
     caption = (
-        "Draws of the posterior (blue) and iterates of the sampler (light blue) on the directions of smallest and largest "
-        "posterior variance, in thousandths of the coefficients of standardised features. Ellipses at three standard deviations: "
-        "posterior, empirical covariance of the iterates, and the covariance predicted for them. Full preconditioning meets "
-        "the posterior; the scalar rate is too wide in one direction and too narrow in the other, exactly as predicted; "
-        "mean-field BBVI is too narrow along the long axis and too wide along the short one."
+        "Draws of the posterior (blue) and iterates of the sampler (light blue) on the directions"
+        " of smallest and largest posterior variance, in thousandths of the coefficients of"
+        " standardised features. Ellipses at three standard deviations: posterior, empirical"
+        " covariance of the iterates, and the covariance predicted for them. Full preconditioning"
+        " meets the posterior; the scalar rate is too wide in one direction and too narrow in the"
+        " other, exactly as predicted; mean-field BBVI is too narrow along the long axis and too"
+        " wide along the short one."
     )
     return Reproduced(
         "fig1",
@@ -110,7 +123,9 @@ def figure_1(
 def _columns(
     model: GLM, curvature: Curvature, dataset: str, quick: bool
 ) -> list[tuple[str, Posterior]]:
-    """The paper's three columns; chains as long as `STEPS` allow, up to two relaxation times a draw."""
+    """The paper's three columns; chains as long as `STEPS` allow, up to two relaxation times a
+    draw.
+    """
     batch_size, draws, chains = published.BATCH_SIZES[dataset], 750, 2
     steps = STEPS[dataset] // (10 if quick else 1)
 
@@ -133,7 +148,7 @@ def _columns(
     ]
 
 
-def _principal_panel(axes: Any, posterior: Posterior, curvature: Curvature, plane: Array) -> None:
+def _principal_panel(axes: Axes, posterior: Posterior, curvature: Curvature, plane: Array) -> None:
     plane = 1e3 * plane  # thousandths, so that the axes need no factor of their own
     rng = np.random.default_rng(0)
     exact = (
@@ -213,8 +228,9 @@ def figure_2(
         for j in range(len(empirical))
     ]
     caption = (
-        "Covariance of the iterates of constant SGD with the scalar rate of Theorem 1 on white wine, measured and predicted. "
-        f"The largest difference is {np.abs(empirical - predicted).max() / limit:.1%} of the largest entry."
+        "Covariance of the iterates of constant SGD with the scalar rate of Theorem 1 on white"
+        " wine, measured and predicted. The largest difference is"
+        f" {np.abs(empirical - predicted).max() / limit:.1%} of the largest entry."
     )
     comparison = [
         {
@@ -279,9 +295,11 @@ def figure_3(
         np.mean(np.diagonal(averaged.covariance) / np.diagonal(curvature.posterior_covariance))
     )
     caption = (
-        "Linear regression on data from the model, S = 1, ε = 0.005. Each panel has its own scale: the iterates are isotropic "
-        f"and {np.trace(iterates.covariance) / np.trace(curvature.posterior_covariance):.0f} times wider than the posterior; "
-        f"means over windows of N/S steps have its covariance (mean ratio of the variances {ratio:.3f})."
+        "Linear regression on data from the model, S = 1, ε = 0.005. Each panel has its own scale:"
+        " the iterates are isotropic and"
+        f" {np.trace(iterates.covariance) / np.trace(curvature.posterior_covariance):.0f} times"
+        " wider than the posterior; means over windows of N/S steps have its covariance (mean"
+        f" ratio of the variances {ratio:.3f})."
     )
     comparison = [
         {
@@ -292,6 +310,7 @@ def figure_3(
     ]
     text = (
         markdown_table(comparison)
-        + "\nThe paper shows the panels without numbers: a very strong resemblance of (b) and (c).\n"
+        + "\nThe paper shows the panels without numbers: a very strong resemblance of (b) and"
+        " (c).\n"
     )
     return Reproduced("fig3", "Figure 3: iterate averaging", drawn, rows, caption, text)

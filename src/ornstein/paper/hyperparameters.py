@@ -1,29 +1,35 @@
-"""Figure 6 of the paper: validation loss of softmax regression against λ, with the λ that each method selects by itself."""
+"""Figure 6 of the paper: validation loss of softmax regression against λ, with the λ that each
+method selects by itself.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ornstein.errors import OrnsteinWarning
-from ornstein.glm import glm
 from ornstein.hyper.fit import EMFit
 from ornstein.hyper.grid import Grid
 from ornstein.hyper.mean_field import MeanField
 from ornstein.hyper.recipes import both_recipes, drift
+from ornstein.model.regression import glm
 from ornstein.paper import drawing
 from ornstein.paper.data import Split, covertype, mnist
 from ornstein.paper.figures import Reproduced
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # Training and held-out rows. The full run is the paper's: all of them.
 ROWS = {"mnist": (60_000, 10_000), "covertype": (500_000, 81_012)}
 QUICK_ROWS = {"mnist": (500, 500), "covertype": (1_000, 1_000)}
 GRIDS = {"mnist": np.geomspace(1.0, 100.0, 5), "covertype": np.geomspace(1e-3, 1e2, 6)}
-# On cover type the chain of the printed recipe relaxes in nine million steps: it is stopped on its way.
+# On cover type the chain of the printed recipe relaxes in nine million steps: it is stopped on its
+# way.
 PAPER_BLOCKS = {"mnist": 100, "covertype": 12}
 OPTIONS = {"chains": 2, "draws": 50, "tolerance": 0.03, "max_blocks": 100, "bbvi_steps": 20_000}
 QUICK_OPTIONS = {"chains": 2, "draws": 5, "tolerance": 0.3, "max_blocks": 4, "bbvi_steps": 200}
@@ -38,7 +44,9 @@ SEED = 0
 def figure_6(
     directory: str | Path | None, quick: bool, report: Callable[[str], None]
 ) -> Reproduced:
-    """MAP fits along a grid of λ, and the λ of constant SGD (corrected, and as printed) and of mean-field BBVI."""
+    """MAP fits along a grid of λ, and the λ of constant SGD (corrected, and as printed) and of
+    mean-field BBVI.
+    """
     readers = {"mnist": mnist, "covertype": covertype}
     drawn = drawing.figure(11.0, 4.6)
     rows: list[dict[str, Any]] = []
@@ -85,7 +93,8 @@ def selected(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Rows with λ and losses, the grid's first, and what was said on the way."""
     report(
-        f"figure 6: {name}, {len(split.y):,} rows: constant SGD corrected and as printed, grid and BBVI"
+        f"figure 6: {name}, {len(split.y):,} rows: constant SGD corrected and as printed, grid and"
+        " BBVI"
     )
     with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always", OrnsteinWarning)
@@ -94,7 +103,8 @@ def selected(
     fit, printed = fits["corrected"], fits["paper"]
     for recipe, found in fits.items():
         report(
-            f"figure 6: {name}, {recipe}: {found.settings['blocks']} blocks, {found.settings['seconds_in_all']:.0f} s"
+            f"figure 6: {name}, {recipe}: {found.settings['blocks']} blocks,"
+            f" {found.settings['seconds_in_all']:.0f} s"
         )
     curve, field = fit.baselines["grid"], fit.baselines["bbvi"]
     assert isinstance(curve, Grid) and isinstance(field, MeanField)
@@ -114,7 +124,9 @@ def selected(
 
 
 def recipes_on(split: Split, name: str, quick: bool = False) -> dict[str, EMFit]:
-    """Both recipes of `orn.em` with their baselines, softmax regression without intercept, from λ = 1."""
+    """Both recipes of `orn.em` with their baselines, softmax regression without intercept, from λ =
+    1.
+    """
     model = glm(split.X, split.y, family="categorical", prior_precision=1.0, intercept=False)
     validation, options = (split.X_test, split.y_test), QUICK_OPTIONS if quick else OPTIONS
     grid, blocks = (
@@ -136,13 +148,16 @@ def unsettled(row: dict[str, Any]) -> str:
     ...         "change_per_block": -0.02,
     ...     }
     ... )
-    'SGD: λ was still falling when the run was stopped after 24 blocks (600,000 steps), by 2 % per block'
+    'SGD: λ was still falling ... after 24 blocks (600,000 steps), by 2 % per block'
     """
     way, rate = (
         "falling" if row["change_per_block"] < 0.0 else "rising",
         100.0 * abs(row["change_per_block"]),
     )
-    stopped = f"was still {way} when the run was stopped after {row['blocks']} blocks ({row['steps']:,} steps)"
+    stopped = (
+        f"was still {way} when the run was stopped after {row['blocks']} blocks ({row['steps']:,}"
+        " steps)"
+    )
     return f"{row['method']}: λ {stopped}, by {rate:.2g} % per block"
 
 
@@ -175,7 +190,7 @@ def _row(method: str, value: float, map_loss: float) -> dict[str, Any]:
     }
 
 
-def _panel(axes: Any, rows: list[dict[str, Any]], title: str) -> None:
+def _panel(axes: Axes, rows: list[dict[str, Any]], title: str) -> None:
     curve = [row for row in rows if row["method"].startswith("grid")]
     axes.plot(*_points(curve), "-o", color=drawing.BLUE, markersize=3, label="MAP fits on a grid")
     marks = {
@@ -219,11 +234,13 @@ def _caption(rows: list[dict[str, Any]]) -> str:
         if not row["settled"]
     )
     return (
-        "Validation loss of softmax regression (MAP fits, no intercept) against the precision λ of the normal prior, and the λ that "
-        "each method selects from the training rows alone: constant SGD corrected (full tuning for cover type: the maximum of the "
-        "evidence; diagonal tuning for MNIST), the paper's scalar recipe as printed, and mean-field BBVI. "
-        f"{sizes['mnist']:,} and {sizes['covertype']:,} training rows (the paper's are 60,000 and 500,000). The λ of the evidence need "
-        f"not be the λ of the smallest validation loss. {moving}"
+        "Validation loss of softmax regression (MAP fits, no intercept) against the precision λ of"
+        " the normal prior, and the λ that each method selects from the training rows alone:"
+        " constant SGD corrected (full tuning for cover type: the maximum of the evidence;"
+        " diagonal tuning for MNIST), the paper's scalar recipe as printed, and mean-field BBVI."
+        f" {sizes['mnist']:,} and {sizes['covertype']:,} training rows (the paper's are 60,000 and"
+        " 500,000). The λ of the evidence need not be the λ of the smallest validation loss."
+        f" {moving}"
     ).strip()
 
 
@@ -244,10 +261,14 @@ def _comparison(rows: list[dict[str, Any]], notes: list[str]) -> str:
             *(row for row in mine if not row["method"].startswith("grid")),
         ]
         lines += [
-            f"| {name} | {row['method']} | {row['prior_precision']:.3g} | {row['validation_loss_map']:.4f} | "
-            f"{row['validation_loss_map'] - best['validation_loss_map']:.4f} |"
+            f"| {name} | {row['method']} | {row['prior_precision']:.3g} |"
+            f" {row['validation_loss_map']:.4f} |"
+            f" {row['validation_loss_map'] - best['validation_loss_map']:.4f} |"
             for row in shown
         ]
     said = "".join(f"- {note}\n" for note in notes)
-    paper = "The paper gives its figure without numbers: it says that BBVI and constant SGD select similar λ.\n"
+    paper = (
+        "The paper gives its figure without numbers: it says that BBVI and constant SGD select"
+        " similar λ.\n"
+    )
     return "\n".join(lines) + f"\n\n{paper}\n{said}"

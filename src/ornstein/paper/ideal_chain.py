@@ -1,7 +1,9 @@
-"""What a chain of finite length shows if the predicted law is right: its KL to the posterior, by simulating the prediction itself.
+"""What a chain of finite length shows if the predicted law is right: its KL to the posterior, by
+simulating the prediction itself.
 
-A KL divergence from a fitted Gaussian is biased by the chain's length, and skewed: an exact stationary value and a simulated one
-can only be compared through this. The predicted process is a Gaussian autoregression, so no model and no data are needed.
+A KL divergence from a fitted Gaussian is biased by the chain's length, and skewed: an exact
+stationary value and a simulated one can only be compared through this. The predicted process is a
+Gaussian autoregression, so no model and no data are needed.
 """
 
 from __future__ import annotations
@@ -13,17 +15,19 @@ import scipy.signal
 
 from ornstein.theory import Gaussian, Process, kl
 from ornstein.theory.modes import as_matrix
+from ornstein.types import Array
 
-Array = np.ndarray
 LENGTHS = np.geomspace(1.0, 4096.0, 13)  # in relaxation times
 
 
 def ideal_divergences(
     process: Process, states: int, posterior: Array, replicates: int, seed: int = 0
 ) -> Array:
-    """KL(posterior ‖ fitted Gaussian) of `replicates` independent ideal chains of `states` states, `process.spacing` apart.
+    """KL(posterior ‖ fitted Gaussian) of `replicates` independent ideal chains of `states` states,
+    `process.spacing` apart.
 
-    Means over windows are taken as independent: at 30 relaxation times a window its correlation with the next is 1/60.
+    Means over windows are taken as independent: at 30 relaxation times a window its correlation
+    with the next is 1/60.
     """
     rng = np.random.default_rng(seed)
     size = process.modes.dimension
@@ -60,7 +64,8 @@ def _path(process: Process, states: int, rng: np.random.Generator) -> Array:
 def length_that_shows(
     process: Process, posterior: Array, divergence: float, replicates: int = 24
 ) -> float:
-    """The length, in relaxation times, at which an ideal chain shows `divergence` on average; NaN where none does.
+    """The length, in relaxation times, at which an ideal chain shows `divergence` on average; NaN
+    where none does.
 
     The expected divergence falls with the length, towards the exact one.
     """

@@ -1,4 +1,6 @@
-"""What the paper says: its numbers, its settings, and what is known about the places where they disagree with the theory."""
+"""What the paper says: its numbers, its settings, and what is known about the places where they
+disagree with the theory.
+"""
 
 from __future__ import annotations
 

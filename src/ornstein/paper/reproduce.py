@@ -1,7 +1,8 @@
-"""`ornstein reproduce`: every table and figure of the paper into one folder, with the numbers behind them and one page on all.
+"""`ornstein reproduce`: every table and figure of the paper into one folder, with the numbers
+behind them and one page on all.
 
-For each: a figure (PNG and SVG), a CSV file and a comparison in Markdown. Numbers are written with nine digits and carry their
-seed; running it again gives the same files (figures aside).
+For each: a figure (PNG and SVG), a CSV file and a comparison in Markdown. Numbers are written with
+nine digits and carry their seed; running it again gives the same files (figures aside).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ornstein.errors import FileError, InputError
 from ornstein.paper import convergence, figures, table1
 from ornstein.paper.figures import Reproduced
 from ornstein.paper.table_figure import table_reproduced
+from ornstein.posterior.files import replacing
 
 Maker = Callable[[str | Path | None, bool, Callable[[str], None]], list[Reproduced]]
 
@@ -56,9 +58,11 @@ def reproduce(
     quick: bool = False,
     report: Callable[[str], None] = print,
 ) -> list[Path]:
-    """Make `what` ("table1", "fig1" … "fig6" or "all") in the folder `out`; returns the files written.
+    """Make `what` ("table1", "fig1" … "fig6" or "all") in the folder `out`; returns the files
+    written.
 
-    With "all", a table or figure whose data are absent is said to be left out; asked for by name, it is an error.
+    With "all", a table or figure whose data are absent is said to be left out; asked for by name,
+    it is an error.
     """
     if what != "all" and what not in MAKERS:
         raise InputError(
@@ -95,7 +99,10 @@ def reproduce(
 
 def _taken(wall: float, processor: float) -> str:
     """Time since then; the processor's too, which other work on the machine does not lengthen."""
-    return f"{time.perf_counter() - wall:.0f} s ({time.process_time() - processor:.0f} s of processor time)"
+    return (
+        f"{time.perf_counter() - wall:.0f} s ({time.process_time() - processor:.0f} s of processor"
+        " time)"
+    )
 
 
 def write_part(part: Reproduced, folder: Path) -> list[Path]:
@@ -103,19 +110,24 @@ def write_part(part: Reproduced, folder: Path) -> list[Path]:
     from ornstein.paper.drawing import write_figure
 
     table = folder / f"{part.name}.csv"
-    with table.open("w", newline="", encoding="utf-8") as file:
+    with (
+        replacing(table) as temporary,
+        temporary.open("w", newline="", encoding="utf-8") as file,
+    ):
         writer = csv.DictWriter(file, fieldnames=list(part.rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows({key: _plain(value) for key, value in row.items()} for row in part.rows)
     text = folder / f"{part.name}.md"
-    text.write_text(
-        f"# {part.title}\n\n![{part.title}]({part.name}.png)\n\n{part.caption}\n\n{part.comparison}",
-        encoding="utf-8",
-    )
+    with replacing(text) as temporary:
+        temporary.write_text(
+            f"# {part.title}\n\n![{part.title}]({part.name}.png)\n\n{part.caption}\n\n"
+            f"{part.comparison}",
+            encoding="utf-8",
+        )
     return [*write_figure(part.drawn, folder, part.name), table, text]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any) -> object:
     if isinstance(value, float):
         return "" if math.isnan(value) else f"{value:.9g}"
     return f"{float(value):.9g}" if hasattr(value, "dtype") and value.dtype.kind == "f" else value
@@ -137,5 +149,6 @@ def _page(
         date=f"{datetime.date.today():%Y-%m-%d}",
         machine=f"{os.cpu_count()} cores, {platform.machine()}",
     )
-    page.write_text(html, encoding="utf-8")
+    with replacing(page) as temporary:
+        temporary.write_text(html, encoding="utf-8")
     return page

@@ -1,8 +1,10 @@
-"""Table 1: KL divergences between the posterior and what each method samples, beside the paper's numbers.
+"""Table 1: KL divergences between the posterior and what each method samples, beside the paper's
+numbers.
 
-The set-up is the `paper` reading of the errata. For every cell: the exact stationary prediction in discrete time with noise
-that answers to the spread of θ (and the paper's continuous-time one), the simulated value with its spread over seeds, what an
-ideal chain of that length shows, the chain's length in relaxation times, and the Monte-Carlo floor.
+The set-up is the `paper` reading of the errata. For every cell: the exact stationary prediction in
+discrete time with noise that answers to the spread of θ (and the paper's continuous-time one), the
+simulated value with its spread over seeds, what an ideal chain of that length shows, the chain's
+length in relaxation times, and the Monte-Carlo floor.
 """
 
 from __future__ import annotations
@@ -16,50 +18,45 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.optimize
 
-from ornstein.collect import STATES_PER_DRAW
-from ornstein.curvature import Curvature, measure
-from ornstein.dynamics import Dynamics
+from ornstein.curvature.curvature import Curvature
+from ornstein.curvature.measure import measure
+from ornstein.dynamics.dynamics import Sampler
+from ornstein.dynamics.prediction import Prediction
+from ornstein.entrances import sample
 from ornstein.errors import BudgetWarning
-from ornstein.glm import GLM
+from ornstein.model.regression import GLM
 from ornstein.paper import published
 from ornstein.paper.data import paper_model
 from ornstein.paper.ideal_chain import ideal_divergences, length_that_shows
-from ornstein.prediction import Prediction
-from ornstein.sample import sample
-from ornstein.samplers.constant_sgd import ConstantSGD
-from ornstein.samplers.iasg import IASG
-from ornstein.samplers.sgfs import SGFS
-from ornstein.samplers.sgld import SGLD
+from ornstein.paper.table_chains import (
+    FEWEST_RELAXATION_TIMES,
+    RELAXATION_TIMES,
+    lengths,
+    samplers,
+    tuned,
+)
+from ornstein.posterior.posterior import Posterior
 from ornstein.theory import Gaussian, kl, kl_covariance, monte_carlo_floor
 
 Report = Callable[[str], None]
 
-# A chain is 52 relaxation times long where `MOST_STEPS` a seed allow it, and takes a quarter of those where they do not. One that forgets
-# fast goes on to 1000 relaxation times within `ENOUGH_STEPS`, or further where a number of the paper is to be met closely.
-MOST_STEPS = {"wine": 2_000_000, "protein": 14_000_000, "skin": 37_000}
-ENOUGH_STEPS = {"wine": 250_000, "protein": 250_000, "skin": 3_500}
-FEWEST_RELAXATION_TIMES, RELAXATION_TIMES, MOST_RELAXATION_TIMES = 50.0, 52.0, 1000.0
-LONGER = {("skin", "sgld"): 400.0}
-FEWEST_WINDOWS, QUICK_WINDOWS = 50, 15
-NUTS_DRAWS, QUICK_NUTS_DRAWS = (
-    {"wine": 250, "protein": 250, "skin": 100},
-    25,
-)  # a draw on skin takes 0.1 s
+# a draw on skin takes 0.1 s
+NUTS_DRAWS, QUICK_NUTS_DRAWS = {"wine": 250, "protein": 250, "skin": 100}, 25
 BBVI_TOLERANCE, QUICK_BBVI_TOLERANCE = 2e-3, 2e-2
-QUICK = 40  # times fewer steps
 THREADS = 2
 REPLICATES = 300  # ideal chains per cell
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One method on one data set. KL in nats: fq is KL(posterior ‖ sampler), qf the other way round.
+    """One method on one data set. KL in nats: fq is KL(posterior ‖ sampler), qf the other way
+    round.
 
-    `sim_*` are means over the seeds, `sim_sd` the standard deviation over them. `ideal_kl_fq` is what an ideal chain of the same
-    length shows on average, and `agreement_z` how many standard errors of it the simulation is away. `matching_steps` is the
-    length at which an ideal chain shows the paper's number.
+    `sim_*` are means over the seeds, `sim_sd` the standard deviation over them. `ideal_kl_fq` is
+    what an ideal chain of the same length shows on average, and `agreement_z` how many standard
+    errors of it the simulation is away. `matching_steps` is the length at which an ideal chain
+    shows the paper's number.
     """
 
     dataset: str
@@ -79,23 +76,6 @@ class Cell:
     matching_steps: float
     seeds: str
     note: str
-
-
-def samplers(dataset: str) -> dict[str, Any]:
-    """The paper's methods as it tunes them, and the rows it could not have."""
-    return {
-        "sgd": ConstantSGD("scalar", tuning="continuous"),
-        "sgd-d": ConstantSGD("diagonal", tuning="continuous"),
-        "sgd-f": ConstantSGD("full", tuning="continuous"),
-        "sgld": SGLD(step_size=published.SGLD_RATES[dataset]),
-        "sgfs-d": SGFS("diagonal", tuning="continuous"),
-        "sgfs-f": SGFS("full", tuning="continuous"),
-        "sgd-f exact": ConstantSGD("full"),
-        "sgld exact": SGLD(exact=True),
-        "sgd for KL(f‖q)": ConstantSGD("scalar", objective="kl_pq"),
-        "sgd-d for KL(f‖q)": ConstantSGD("diagonal", objective="kl_pq"),
-        "iasg rescaled": IASG(),
-    }
 
 
 def table_1(
@@ -126,81 +106,24 @@ def _cells(
 
 def _said(cell: Cell, report: Report) -> Cell:
     report(
-        f"table 1: {cell.dataset}, {cell.method}: exact {cell.exact_kl_fq:.3g}, simulated {cell.sim_kl_fq:.3g} nats"
+        f"table 1: {cell.dataset}, {cell.method}: exact {cell.exact_kl_fq:.3g}, simulated"
+        f" {cell.sim_kl_fq:.3g} nats"
     )
     return cell
-
-
-def tuned(dataset: str, method: str, sampler: Any, curvature: Curvature) -> tuple[Dynamics, str]:
-    """The chain to run, and a note where it is not the one asked for because that one diverges.
-
-    The paper took for SGLD "the largest rate that yielded stable results", a power of ten: so is what replaces it.
-    """
-    batch_size = published.BATCH_SIZES[dataset]
-    dynamics = sampler.tune(curvature, batch_size)
-    if method != "sgld" or dynamics.predict(curvature).stable:
-        return dynamics, "; ".join(dynamics.notes) if isinstance(sampler, ConstantSGD) else ""
-    rate = published.SGLD_RATES[dataset]
-    while not dynamics.predict(curvature).stable:
-        rate /= 10.0
-        dynamics = SGLD(step_size=rate).tune(curvature, batch_size)
-    paper, bound = (
-        published.TABLE_1["sgld"][dataset],
-        4.0 / (curvature.n_data * np.linalg.eigvalsh(curvature.hessian)[-1]),
-    )
-    return dynamics, (
-        f"the paper's rate {published.SGLD_RATES[dataset]:g} diverges under this reading for every S (beyond 4/(N λ_max) = "
-        f"{bound:.2g}): run at {rate:g}, the largest power of ten that is stable, as the paper's rates on the other sets are; its "
-        f"{paper:g} is the exact value at {_rate_that_shows(curvature, batch_size, rate, paper):.2g}"
-    )
-
-
-def _rate_that_shows(
-    curvature: Curvature, batch_size: int, stable: float, divergence: float
-) -> float:
-    """The rate of SGLD, at most `stable`, whose exact KL(f‖q) is `divergence`; NaN where there is none."""
-
-    def excess(log_rate: float) -> float:
-        prediction = (
-            SGLD(step_size=math.exp(log_rate)).tune(curvature, batch_size).predict(curvature)
-        )
-        return math.log(max(prediction.kl_pq, 1e-300) / divergence)
-
-    low, high = math.log(1e-4 * stable), math.log(stable)
-    if not excess(low) < 0.0 < excess(high):
-        return math.nan
-    return math.exp(float(scipy.optimize.brentq(excess, low, high, xtol=1e-3)))
-
-
-def lengths(
-    dataset: str, method: str, dynamics: Dynamics, prediction: Prediction, quick: bool
-) -> tuple[int, int]:
-    """Draws and the steps between them."""
-    shorter, relaxation = QUICK if quick else 1, max(prediction.relaxation_time, 1.0)
-    most, enough = MOST_STEPS[dataset] / shorter, ENOUGH_STEPS[dataset] / shorter
-    if dynamics.window > 1:
-        spacing = dynamics.window + dynamics.gap
-        return max(QUICK_WINDOWS if quick else FEWEST_WINDOWS, int(enough) // spacing), spacing
-    steps = max(RELAXATION_TIMES * relaxation, min(MOST_RELAXATION_TIMES * relaxation, enough))
-    if not quick and (dataset, method) in LONGER:
-        steps = LONGER[dataset, method] * relaxation
-    if steps > most:
-        steps = most / 4.0
-    # Two relaxation times between draws, and moments of eight states in each.
-    spacing = STATES_PER_DRAW * math.ceil(min(2.0 * relaxation, steps / 25.0) / STATES_PER_DRAW)
-    return math.ceil(steps / spacing), spacing
 
 
 def sampler_cell(
     dataset: str,
     method: str,
-    sampler: Any,
+    sampler: Sampler,
     model: GLM,
     curvature: Curvature,
     quick: bool,
     seeds: int,
 ) -> Cell:
-    """Predict, then simulate with `seeds` seeds, each a chain of its own from a draw of the predicted law."""
+    """Predict, then simulate with `seeds` seeds, each a chain of its own from a draw of the
+    predicted law.
+    """
     dynamics, note = tuned(dataset, method, sampler, curvature)
     prediction, continuous = (
         dynamics.predict(curvature),
@@ -215,10 +138,17 @@ def sampler_cell(
     }
     options["warmup"] = min(math.ceil(5.0 * prediction.relaxation_time), draws * spacing // 4)
 
-    def run(seed: int) -> Any:
+    def run(seed: int) -> Posterior:
         return sample(
-            model, dynamics, chains=1, seed=seed, curvature=curvature, progress=False, max_steps=10**10, **options
-        )  # fmt: skip
+            model,
+            dynamics,
+            chains=1,
+            seed=seed,
+            curvature=curvature,
+            progress=False,
+            max_steps=10**10,
+            **options,
+        )
 
     with warnings.catch_warnings(), ThreadPoolExecutor(THREADS) as pool:
         warnings.simplefilter("ignore", BudgetWarning)
@@ -267,7 +197,10 @@ def _remarks(
     """On the paper's number, and on a chain that is too short to be held against a prediction."""
     relaxation = max(prediction.relaxation_time, 1e-12)
     needed = f"{float(f'{RELAXATION_TIMES * relaxation:.2g}'):,.0f}"
-    short = f"only {steps / relaxation:.2g} relaxation times long: {RELAXATION_TIMES:g} would take {needed} steps a seed"
+    short = (
+        f"only {steps / relaxation:.2g} relaxation times long: {RELAXATION_TIMES:g} would take"
+        f" {needed} steps a seed"
+    )
     return (
         disagreement(paper, prediction.kl_pq, matching, note),
         short if steps / relaxation < FEWEST_RELAXATION_TIMES else "",
@@ -275,7 +208,9 @@ def _remarks(
 
 
 def bbvi_cell(dataset: str, model: GLM, curvature: Curvature, quick: bool, seeds: int) -> Cell:
-    """Mean-field BBVI; its optimum on a Gaussian posterior is known: the diagonal of the precision."""
+    """Mean-field BBVI; its optimum on a Gaussian posterior is known: the diagonal of the
+    precision.
+    """
     from ornstein.baselines.bbvi import bbvi
 
     posterior = curvature.posterior_covariance
@@ -299,7 +234,9 @@ def bbvi_cell(dataset: str, model: GLM, curvature: Curvature, quick: bool, seeds
 
 
 def nuts_cell(dataset: str, model: GLM, curvature: Curvature, quick: bool, seeds: int) -> Cell:
-    """NUTS on all data: the posterior itself, up to Monte-Carlo error and to the Laplace approximation it is held against."""
+    """NUTS on all data: the posterior itself, up to Monte-Carlo error and to the Laplace
+    approximation it is held against.
+    """
     from ornstein.baselines.nuts import nuts
 
     draws = QUICK_NUTS_DRAWS if quick else NUTS_DRAWS[dataset]
@@ -311,7 +248,10 @@ def nuts_cell(dataset: str, model: GLM, curvature: Curvature, quick: bool, seeds
         "init": curvature.mode,
     }
     runs = [nuts(model, seed=seed, **options) for seed in range(seeds)]
-    note = f"{draws} draws a seed, {np.mean([run.settings['passes'] for run in runs]):.3g} passes over the data"
+    note = (
+        f"{draws} draws a seed, {np.mean([run.settings['passes'] for run in runs]):.3g} passes over"
+        " the data"
+    )
     cell = _baseline_cell(dataset, "nuts", math.nan, (0.0, 0.0), runs, curvature, note)
     return replace(cell, floor=curvature.dim * (curvature.dim + 3) / (4.0 * draws))
 
@@ -321,7 +261,7 @@ def _baseline_cell(
     method: str,
     paper: float,
     exact: tuple[float, float],
-    runs: list[Any],
+    runs: list[Posterior],
     curvature: Curvature,
     note: str,
 ) -> Cell:
@@ -332,9 +272,23 @@ def _baseline_cell(
     nothing = math.nan
     seeds = " ".join(str(seed) for seed in range(len(runs)))
     return Cell(
-        dataset, method, paper, *exact, nothing, simulated, spread, backward, nothing, nothing, nothing, nothing, 0, nothing,
-        seeds, note,
-    )  # fmt: skip
+        dataset,
+        method,
+        paper,
+        *exact,
+        nothing,
+        simulated,
+        spread,
+        backward,
+        nothing,
+        nothing,
+        nothing,
+        nothing,
+        0,
+        nothing,
+        seeds,
+        note,
+    )
 
 
 def disagreement(paper: float, exact: float, matching_steps: float, note: str) -> str:
@@ -343,7 +297,7 @@ def disagreement(paper: float, exact: float, matching_steps: float, note: str) -
     >>> disagreement(1.0, 0.9, float("nan"), "")
     ''
     >>> disagreement(0.7, 0.004, 6300.0, "")
-    "the paper's number is 175 times the exact one; it would be that of a chain of about 6,300 steps, by Monte-Carlo error alone"
+    "the paper's number is 175 times the exact one; ... a chain of about 6,300 steps, ..."
     """
     if math.isnan(paper) or math.isnan(exact) or 0.5 <= paper / max(exact, 1e-300) <= 2.0:
         return ""
@@ -357,6 +311,6 @@ def disagreement(paper: float, exact: float, matching_steps: float, note: str) -
     return f"{said}; it would be that of a chain of about {about} steps, by Monte-Carlo error alone"
 
 
-def rows(cells: list[Cell]) -> list[dict[str, Any]]:
+def rows(cells: list[Cell]) -> list[dict[str, object]]:
     """Plain rows for a CSV file, columns in the order of `Cell`."""
     return [asdict(cell) for cell in cells]

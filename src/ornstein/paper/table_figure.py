@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,28 +11,33 @@ from ornstein.paper import drawing, published
 from ornstein.paper.figures import Reproduced
 from ornstein.paper.table1 import Cell, rows
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 HOW_TO_READ = (
-    "KL in nats, f the posterior (Laplace) and q the sampler. *Exact*: the stationary law in discrete time, with noise that answers "
-    "to θ. *Simulated*: mean and standard deviation over seeds. *Ideal chain*: what a chain of the same length shows on average if "
-    "the exact law is right; *z*: how many standard errors the simulation is from that. *Floor*: what is left at this length where "
-    "q = f. *Relaxation times*: the length of one seed's chain."
+    "KL in nats, f the posterior (Laplace) and q the sampler. *Exact*: the stationary law in"
+    " discrete time, with noise that answers to θ. *Simulated*: mean and standard deviation over"
+    " seeds. *Ideal chain*: what a chain of the same length shows on average if the exact law is"
+    " right; *z*: how many standard errors the simulation is from that. *Floor*: what is left at"
+    " this length where q = f. *Relaxation times*: the length of one seed's chain."
 )
 
 
 def table_reproduced(cells: list[Cell]) -> Reproduced:
     """The figure, the rows and the Markdown table."""
     caption = (
-        "KL(posterior ‖ sampler) in nats, for each method and data set: the paper's number, the exact stationary prediction "
-        "and the simulation (mean over seeds, bar one standard deviation). Simulations lie on the predictions wherever the "
-        "chain is long. Most of the paper's numbers lie above both, as those of a chain would that is short for its slowest direction; "
-        "the paper does not give its lengths."
+        "KL(posterior ‖ sampler) in nats, for each method and data set: the paper's number, the"
+        " exact stationary prediction and the simulation (mean over seeds, bar one standard"
+        " deviation). Simulations lie on the predictions wherever the chain is long. Most of the"
+        " paper's numbers lie above both, as those of a chain would that is short for its slowest"
+        " direction; the paper does not give its lengths."
     )
     return Reproduced(
         "table1", "Table 1: KL divergences", _drawn(cells), rows(cells), caption, _markdown(cells)
     )
 
 
-def _drawn(cells: list[Cell]) -> Any:
+def _drawn(cells: list[Cell]) -> Figure:
     datasets = [name for name in published.DATASETS if any(cell.dataset == name for cell in cells)]
     methods = list(dict.fromkeys(cell.method for cell in cells))
     drawn = drawing.figure(4.2 * len(datasets), 5.0)
@@ -87,9 +92,19 @@ def _drawn(cells: list[Cell]) -> Any:
 def _markdown(cells: list[Cell]) -> str:
     """The table, KL in nats, and how to read its columns."""
     heading = [
-        "data", "method", "paper", "exact KL(f‖q)", "continuous time", "simulated ± sd", "ideal chain", "z", "exact KL(q‖f)", "floor",
-        "relaxation times", "note",
-    ]  # fmt: skip
+        "data",
+        "method",
+        "paper",
+        "exact KL(f‖q)",
+        "continuous time",
+        "simulated ± sd",
+        "ideal chain",
+        "z",
+        "exact KL(q‖f)",
+        "floor",
+        "relaxation times",
+        "note",
+    ]
     lines = [f"| {' | '.join(heading)} |", f"|{'---|' * len(heading)}"]
     for cell in cells:
         numbers = (cell.paper_kl, cell.exact_kl_fq, cell.continuous_kl_fq)

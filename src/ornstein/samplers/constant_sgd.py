@@ -1,43 +1,58 @@
-"""Constant SGD: stochastic gradient descent at a constant rate, tuned so that its stationary law is near the posterior."""
+"""Constant SGD: stochastic gradient descent at a constant rate, tuned so that its stationary law is
+near the posterior.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import scipy
+from numpy.typing import ArrayLike
 
 from ornstein import theory
 from ornstein.checks import as_numbers, brief, checked_damping
-from ornstein.curvature import Curvature
-from ornstein.dynamics import Dynamics
+from ornstein.curvature.curvature import Curvature
+from ornstein.dynamics.dynamics import Dynamics
+from ornstein.dynamics.minibatches import Minibatches
 from ornstein.errors import InputError
-from ornstein.minibatch import checked_batch_size, checked_scheme, effective_batch
 from ornstein.samplers.noise_floor import SampledNoise, sampled_noise
+from ornstein.theory.matrices import Array
 
-Array = np.ndarray
 PRECONDITIONERS = ("scalar", "diagonal", "full", "sqrt")
 EXACT_DIAGONAL_LIMIT = 200
 
 
+class SearchOptions(TypedDict):
+    """What every search for a step is told."""
+
+    damping: float
+    objective: str
+
+
 @dataclass(frozen=True)
 class ConstantSGD:
-    """θ' = θ − Hĝ(θ), or with momentum v' = (1−μ)v − Hĝ(θ), θ' = θ + v' (Mandt, Hoffman and Blei 2017, section 4).
+    """θ' = θ − Hĝ(θ), or with momentum v' = (1−μ)v − Hĝ(θ), θ' = θ + v' (Mandt, Hoffman and Blei
+    2017, section 4).
 
-    The law that results is N(mode, Σ) with Σ = MΣMᵀ + H(C + K[Σ])H/S, M = I − HA. `tuning="discrete"` picks H for that
-    Σ: with the full preconditioner it *is* the posterior; with the others it is as near as they can be. `tuning="continuous"`
-    is the paper's formula, the limit of small steps.
+    The law that results is N(mode, Σ) with Σ = MΣMᵀ + H(C + K[Σ])H/S, M = I − HA.
+    `tuning="discrete"` picks H for that Σ: with the full preconditioner it *is* the posterior; with
+    the others it is as near as they can be. `tuning="continuous"` is the paper's formula, the limit
+    of small steps.
 
     Args:
-        preconditioner: "full"; "diagonal"; "sqrt" (H = ε/√diag C, as AdaGrad would); "scalar" (H = ε).
-        step_size: "auto", or a number ε of the mean loss: H = ε for scalar, ε/√C_kk for sqrt, ε/C_kk for diagonal, εC⁻¹ for
-            full; an array of shape (D,) or (D, D) is taken as H itself.
+        preconditioner: "full"; "diagonal"; "sqrt" (H = ε/√diag C, as AdaGrad would); "scalar" (H =
+            ε).
+        step_size: "auto", or a number ε of the mean loss: H = ε for scalar, ε/√C_kk for sqrt,
+            ε/C_kk for diagonal, εC⁻¹ for full; an array of shape (D,) or (D, D) is taken as H
+            itself.
         damping: μ in (0, 1]; below 1 the chain has momentum.
-        objective: for scalar, diagonal and sqrt: minimise "kl_qp" = KL(sampler ‖ posterior) or "kl_pq".
+        objective: for scalar, diagonal and sqrt: minimise "kl_qp" = KL(sampler ‖ posterior) or
+            "kl_pq".
         target: "posterior", or "sandwich" A⁻¹CA⁻¹/N, which is robust to misspecification.
 
-    >>> from ornstein.curvature import Curvature
+    >>> from ornstein.curvature.curvature import Curvature
     >>> cur = Curvature(
     ...     mode=[0.0, 0.0],
     ...     hessian=[[2.0, 1.0], [1.0, 2.0]],
@@ -50,7 +65,7 @@ class ConstantSGD:
     """
 
     preconditioner: str = "full"
-    step_size: Any = "auto"
+    step_size: ArrayLike = "auto"
     damping: float = 1.0
     tuning: str = "discrete"
     objective: str = "kl_qp"
@@ -75,12 +90,13 @@ class ConstantSGD:
             )
         if self.target == "sandwich" and self.tuning == "continuous":
             raise InputError(
-                "the paper's continuous-time formulas aim at the posterior: target='sandwich' needs tuning='discrete'"
+                "the paper's continuous-time formulas aim at the posterior: target='sandwich' needs"
+                " tuning='discrete'"
             )
         if self.control_variates:
             raise InputError(
-                "constant SGD refuses control variates: its gradient noise is what makes it sample, and they remove it. "
-                "Use SGLD(control_variates=True), whose noise is injected"
+                "constant SGD refuses control variates: its gradient noise is what makes it sample,"
+                " and they remove it. Use SGLD(control_variates=True), whose noise is injected"
             )
 
     @property
@@ -88,10 +104,11 @@ class ConstantSGD:
         return f"ConstantSGD({self.preconditioner!r})"
 
     def tune(self, curvature: Curvature, batch_size: int, scheme: str = "replacement") -> Dynamics:
-        """The Dynamics for this Curvature. Never raises on instability: its prediction says `stable=False`."""
-        scheme = checked_scheme(scheme)
-        batch_size = checked_batch_size(batch_size, curvature.n_data, scheme)
-        batch = effective_batch(scheme, curvature.n_data, batch_size)
+        """The Dynamics for this Curvature. Never raises on instability: its prediction says
+        `stable=False`.
+        """
+        minibatches = Minibatches.of(curvature, batch_size, scheme)
+        batch = minibatches.effective
         noise = curvature.effective_noise if self.tuning == "discrete" else curvature.noise
         sampled = sampled_noise(curvature, noise, batch)
         notes = sampled.notes
@@ -102,14 +119,16 @@ class ConstantSGD:
             step = self._given(sampled.noise)
         if curvature.diagonal and step.ndim == 2:
             raise InputError(
-                "the full preconditioner needs the full curvature; this one holds diagonals only. Use 'diagonal'"
+                "the full preconditioner needs the full curvature; this one holds diagonals only."
+                " Use 'diagonal'"
             )
         return Dynamics(
             step,
-            batch_size,
-            scheme,
+            minibatches.size,
+            minibatches.scheme,
             self.damping,
             injected=sampled.injected(step, batch),
+            target=self.target,
             sampler=self.name,
             notes=notes,
         )
@@ -132,21 +151,27 @@ class ConstantSGD:
         n_data, noise = curvature.n_data, sampled.noise
         if self.preconditioner == "full":
             if self.target == "sandwich":
-                return theory.sandwich_preconditioner(
-                    curvature.hessian, n_data, batch, self.damping
-                ), ()
-            return theory.exact_preconditioner(
-                curvature.hessian, noise, n_data, batch, self.damping
-            ), ()
+                return (
+                    theory.sandwich_preconditioner(curvature.hessian, n_data, batch, self.damping),
+                    (),
+                )
+            return (
+                theory.exact_preconditioner(curvature.hessian, noise, n_data, batch, self.damping),
+                (),
+            )
         step, notes = self._search(curvature, noise, batch)
         for _ in range(4):
-            # The noise answers to the spread that the step itself causes: search again on the noise met there.
+            # The noise answers to the spread that the step itself causes: search again on the noise
+            # met there.
             if curvature.noise_response is None:
                 break
             trial = Dynamics(step, 1, damping=self.damping)
             spread = _spread(trial, curvature, sampled, batch)
             if spread is None:
-                shrunk = "the rate that is best for constant noise diverges where the noise answers to θ: the best stable one is taken"
+                shrunk = (
+                    "the rate that is best for constant noise diverges where the noise answers to"
+                    " θ: the best stable one is taken"
+                )
                 return self._shrunk(step, curvature, sampled, batch), (*notes, shrunk)
             previous = step
             noise = sampled.noise - curvature.effective_noise + curvature.noise_at(spread)
@@ -158,7 +183,9 @@ class ConstantSGD:
     def _shrunk(
         self, step: Array, curvature: Curvature, sampled: SampledNoise, batch: float
     ) -> Array:
-        """The multiple of an unstable step whose law, with the noise that answers to it, is nearest the target."""
+        """The multiple of an unstable step whose law, with the noise that answers to it, is nearest
+        the target.
+        """
         target = self._target(curvature)
 
         def divergence(log_factor: float) -> float:
@@ -187,27 +214,38 @@ class ConstantSGD:
         self, curvature: Curvature, noise: Array, batch: float
     ) -> tuple[Array, tuple[str, ...]]:
         target = self._target(curvature)
-        options: dict[str, Any] = {"damping": self.damping, "objective": self.objective}
+        options: SearchOptions = {"damping": self.damping, "objective": self.objective}
         if self.preconditioner == "scalar":
-            return np.asarray(
-                theory.exact_rate(curvature.hessian, noise, target, batch, **options)
-            ), ()
+            return (
+                np.asarray(theory.exact_rate(curvature.hessian, noise, target, batch, **options)),
+                (),
+            )
         if self.preconditioner == "sqrt":
             shape = theory.square_root_shape(noise)
-            return shape * theory.exact_rate(
-                curvature.hessian, noise, target, batch, shape=shape, **options
-            ), ()
+            return (
+                shape
+                * theory.exact_rate(
+                    curvature.hessian, noise, target, batch, shape=shape, **options
+                ),
+                (),
+            )
         if curvature.diagonal and self.target == "posterior":
-            return theory.exact_preconditioner(
-                curvature.hessian, noise, curvature.n_data, batch, self.damping
-            ), ()
+            return (
+                theory.exact_preconditioner(
+                    curvature.hessian, noise, curvature.n_data, batch, self.damping
+                ),
+                (),
+            )
         shape = theory.diagonal_corollary(noise, curvature.n_data, batch)
         start = shape * theory.exact_rate(
             curvature.hessian, noise, target, batch, shape=shape, **options
         )
         if curvature.diagonal or curvature.dim > EXACT_DIAGONAL_LIMIT:
             return start, (
-                f"diagonal tuning beyond {EXACT_DIAGONAL_LIMIT} parameters: 1/C_kk with an exact common factor",
+                (
+                    f"diagonal tuning beyond {EXACT_DIAGONAL_LIMIT} parameters: 1/C_kk with an"
+                    " exact common factor"
+                ),
             )
         return theory.exact_diagonal(curvature.hessian, noise, target, batch, start, **options), ()
 

@@ -1,29 +1,32 @@
-"""Iterate averaging: means over windows of SGD, about one pass over the data each, as draws from the posterior."""
+"""Iterate averaging: means over windows of SGD, about one pass over the data each, as draws from
+the posterior.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ornstein import theory
-from ornstein.checks import as_numbers, checked_damping
-from ornstein.curvature import Curvature
-from ornstein.dynamics import Dynamics
+from ornstein.checks import as_numbers, checked_damping, is_whole
+from ornstein.curvature.curvature import Curvature
+from ornstein.dynamics.dynamics import Dynamics
+from ornstein.dynamics.minibatches import Minibatches
 from ornstein.errors import InputError, WindowWarning
-from ornstein.minibatch import checked_batch_size, checked_scheme, effective_batch, is_whole
 from ornstein.samplers.noise_floor import SampledNoise, sampled_noise
+from ornstein.theory.matrices import Array
 from ornstein.theory.modes import as_matrix
 
-Array = np.ndarray
 PRECONDITIONERS = ("auto", "scalar", "diagonal", "full")
 # A window of c relaxation times is short of its limit by 1/c.
 ENOUGH = 30.0
-# The fastest rate of HA. The faster the chain, the wider its iterates spread and the more they feel that the loss is not
-# quadratic: a tenth where the window can be lengthened instead, H ≈ ½A⁻¹ where it cannot.
+# The fastest rate of HA. The faster the chain, the wider its iterates spread and the more they feel
+# that the loss is not quadratic: a tenth where the window can be lengthened instead, H ≈ ½A⁻¹ where
+# it cannot.
 GENTLE, BRISK = 0.1, 0.5
 # How far from the bound of stability in mean square to stay.
 PART_OF_BOUND = 0.25
@@ -31,28 +34,34 @@ PART_OF_BOUND = 0.25
 
 @dataclass(frozen=True)
 class IASG:
-    """Draws are means of `window` successive iterates of constant SGD (Mandt, Hoffman and Blei 2017, Algorithm 1).
+    """Draws are means of `window` successive iterates of constant SGD (Mandt, Hoffman and Blei
+    2017, Algorithm 1).
 
-    As windows grow, their covariance approaches the *sandwich* A⁻¹CA⁻¹/(TS) for every step H. With T = N/S and C = A that is
-    the posterior. What differs from it (another length of the window, its being finite, C ≠ A, noise that answers to θ) is made
-    up for by a linear map of the draws about their mean, V^-½(V^½ P V^½)^½V^-½, from the exactly predicted covariance V of the
-    windows to the target P. With C = A and long windows it is the scaling by √(TS/N).
+    As windows grow, their covariance approaches the *sandwich* A⁻¹CA⁻¹/(TS) for every step H. With
+    T = N/S and C = A that is the posterior. What differs from it (another length of the window, its
+    being finite, C ≠ A, noise that answers to θ) is made up for by a linear map of the draws about
+    their mean, V^-½(V^½ P V^½)^½V^-½, from the exactly predicted covariance V of the windows to the
+    target P. With C = A and long windows it is the scaling by √(TS/N).
 
-    A window should hold 30 relaxation times or more. For a scalar step that needs (S/N) λ_max/λ_min < 2/30; `tune` says in its
-    notes whether it does, and warns (WindowWarning) where a window or step that was asked for does not.
+    A window should hold 30 relaxation times or more. For a scalar step that needs (S/N) λ_max/λ_min
+    < 2/30; `tune` says in its notes whether it does, and warns (WindowWarning) where a window or
+    step that was asked for does not.
 
     Args:
-        window: T in steps. "auto" is N/S, or as many as it takes for 30 relaxation times where `rescale` allows it.
-        step_size: ε of the mean loss: H = ε for scalar, ε/A_kk for diagonal, εA⁻¹ for full; an array of shape (D,) or (D, D) is
-            taken as H itself. "auto" is the smallest step whose windows hold 30 relaxation times, within a quarter of the
-            stability bound.
-        preconditioner: "scalar", "diagonal" or "full"; "auto" is scalar where the window is then long enough, else full.
+        window: T in steps. "auto" is N/S, or as many as it takes for 30 relaxation times where
+            `rescale` allows it.
+        step_size: ε of the mean loss: H = ε for scalar, ε/A_kk for diagonal, εA⁻¹ for full; an
+            array of shape (D,) or (D, D) is taken as H itself. "auto" is the smallest step whose
+            windows hold 30 relaxation times, within a quarter of the stability bound.
+        preconditioner: "scalar", "diagonal" or "full"; "auto" is scalar where the window is then
+            long enough, else full.
         rescale: apply the linear map. False is the plain Algorithm 1.
         target: "posterior" A⁻¹/N, or "sandwich" A⁻¹CA⁻¹/N, which is robust to misspecification.
-        gap: steps thrown away between windows; one relaxation time or two remove what correlation they have.
+        gap: steps thrown away between windows; one relaxation time or two remove what correlation
+            they have.
         damping: μ in (0, 1]; below 1 the chain has momentum.
 
-    >>> from ornstein.curvature import Curvature
+    >>> from ornstein.curvature.curvature import Curvature
     >>> cur = Curvature(
     ...     mode=[0.0, 0.0],
     ...     hessian=[[2.0, 1.0], [1.0, 2.0]],
@@ -65,7 +74,7 @@ class IASG:
     """
 
     window: int | str = "auto"
-    step_size: Any = "auto"
+    step_size: ArrayLike = "auto"
     preconditioner: str = "auto"
     rescale: bool = True
     target: str = "posterior"
@@ -101,30 +110,27 @@ class IASG:
         return "IASG" if self.target == "posterior" else "IASG(target='sandwich')"
 
     def tune(self, curvature: Curvature, batch_size: int, scheme: str = "replacement") -> Dynamics:
-        """The Dynamics for this Curvature. Never raises on instability: its prediction says `stable=False`."""
-        scheme = checked_scheme(scheme)
-        batch_size = checked_batch_size(batch_size, curvature.n_data, scheme)
-        problem = _Problem(
-            curvature,
-            batch_size,
-            effective_batch(scheme, curvature.n_data, batch_size),
-            self.damping,
-        )
+        """The Dynamics for this Curvature. Never raises on instability: its prediction says
+        `stable=False`.
+        """
+        problem = _Problem(curvature, Minibatches.of(curvature, batch_size, scheme), self.damping)
         window = problem.pass_length if isinstance(self.window, str) else int(self.window)
         sampled = self._sampled_noise(curvature)
-        dynamics, times = self._first_feasible(problem, sampled, window, scheme)
+        dynamics, times = self._first_feasible(problem, sampled, window)
         notes = [*sampled.notes, *self._on_preconditioner(problem, window, dynamics)]
         if times == 0.0:  # no stationary law: the prediction says so, and sample refuses
             return replace(dynamics, notes=tuple(notes))
         if times < ENOUGH and self._can_lengthen:
             window = int(np.ceil(ENOUGH * window / times))
             notes.append(
-                f"N/S = {problem.pass_length} steps are {times:.3g} relaxation times: {window} are taken instead"
+                f"N/S = {problem.pass_length} steps are {times:.3g} relaxation times: {window} are"
+                " taken instead"
             )
             dynamics, times = replace(dynamics, window=window), ENOUGH
         notes.append(
-            f"a window of {window} steps is {times:.3g} relaxation times (wanted: {ENOUGH:.0f}); "
-            f"passes over the data per draw: {(window + self.gap) * batch_size / curvature.n_data:.3g}"
+            f"a window of {window} steps is {times:.3g} relaxation times (wanted: {ENOUGH:.0f});"
+            " passes over the data per draw:"
+            f" {(window + self.gap) * problem.minibatches.size / curvature.n_data:.3g}"
         )
         if times < ENOUGH:
             warnings.warn(self._too_short(problem, window, times), WindowWarning, stacklevel=2)
@@ -135,27 +141,32 @@ class IASG:
         return self.rescale and isinstance(self.window, str)
 
     def _sampled_noise(self, curvature: Curvature) -> SampledNoise:
-        """The sandwich has no spread where the gradients have no noise; the posterior needs prior noise there.
+        """The sandwich has no spread where the gradients have no noise; the posterior needs prior
+        noise there.
 
-        Windows are mapped to the posterior from any noise that there is, however little: the batch size does not matter.
+        Windows are mapped to the posterior from any noise that there is, however little: the batch
+        size does not matter.
         """
         if self.target == "sandwich":
             return SampledNoise(curvature.effective_noise)
         return sampled_noise(curvature, curvature.effective_noise, batch_size=1.0)
 
     def _first_feasible(
-        self, problem: _Problem, sampled: SampledNoise, window: int, scheme: str
+        self, problem: _Problem, sampled: SampledNoise, window: int
     ) -> tuple[Dynamics, float]:
-        """The first step whose window is long enough, else the last; and the window's length in relaxation times."""
+        """The first step whose window is long enough, else the last; and the window's length in
+        relaxation times.
+        """
         for step in self._steps(problem, window):
             dynamics = Dynamics(
                 step,
-                problem.batch_size,
-                scheme,
+                problem.minibatches.size,
+                problem.minibatches.scheme,
                 self.damping,
                 injected=sampled.injected(step, problem.batch),
                 window=window,
                 gap=int(self.gap),
+                target=self.target,
                 sampler=self.name,
             )
             times = window / max(dynamics.predict(problem.curvature).relaxation_time, 1e-12)
@@ -179,12 +190,14 @@ class IASG:
     def _step(self, problem: _Problem, window: int, preconditioner: str) -> Array:
         shape = problem.shape(preconditioner)
         if not isinstance(self.step_size, str):
-            return float(self.step_size) * shape
+            return np.asarray(self.step_size, dtype=float) * shape
         fastest = GENTLE if self._can_lengthen else BRISK
         return problem.rate(shape, window, fastest) * shape
 
     def _map(self, dynamics: Dynamics, curvature: Curvature) -> Array | None:
-        """From the predicted covariance of the windows to the target, computed in units of the posterior's sds."""
+        """From the predicted covariance of the windows to the target, computed in units of the
+        posterior's sds.
+        """
         spread = dynamics.predict(curvature).covariance
         if not self.rescale or spread is None:
             return None
@@ -211,12 +224,16 @@ class IASG:
         ):
             return []
         return [
-            f"with λ_max/λ_min = {problem.condition_number:.3g} no scalar step makes windows of {window} steps long enough for "
-            "the slowest direction and keeps the fastest one near the mode: H ∝ A⁻¹ is taken"
+            f"with λ_max/λ_min = {problem.condition_number:.3g} no scalar step makes windows of"
+            f" {window} steps long enough for the slowest direction and keeps the fastest one near"
+            " the mode: H ∝ A⁻¹ is taken"
         ]
 
     def _too_short(self, problem: _Problem, window: int, times: float) -> str:
-        said = f"a window of {window} steps is only {times:.3g} relaxation times long (wanted: {ENOUGH:.0f}): "
+        said = (
+            f"a window of {window} steps is only {times:.3g} relaxation times long (wanted:"
+            f" {ENOUGH:.0f}): "
+        )
         bias = (
             "the linear map leans on the predicted covariance"
             if self.rescale
@@ -239,12 +256,18 @@ class IASG:
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
-    """What the choice of step and window is about: where, with which minibatches, with how much momentum."""
+    """What the choice of step and window is about: where, with which minibatches, with how much
+    momentum.
+    """
 
     curvature: Curvature
-    batch_size: int
-    batch: float  # the effective one, S/f
+    minibatches: Minibatches
     damping: float
+
+    @property
+    def batch(self) -> float:
+        """S/f."""
+        return self.minibatches.effective
 
     @property
     def pass_length(self) -> int:
@@ -260,12 +283,15 @@ class _Problem:
             return 1.0 / (hessian if hessian.ndim == 1 else np.diagonal(hessian))
         if hessian.ndim == 1:
             raise InputError(
-                "the full preconditioner needs the full curvature; this one holds diagonals only. Use 'diagonal'"
+                "the full preconditioner needs the full curvature; this one holds diagonals only."
+                " Use 'diagonal'"
             )
         return self.curvature.n_data * self.curvature.posterior_covariance
 
     def rate(self, shape: Array, window: int, fastest: float) -> float:
-        """The ε that makes a window 30 relaxation times long, if no direction then goes faster than `fastest`."""
+        """The ε that makes a window 30 relaxation times long, if no direction then goes faster than
+        `fastest`.
+        """
         rates = theory.normal_modes(self.curvature.hessian, shape, self.damping).rates
         largest = float(np.max(rates))
         if self.curvature.hessian_product is not None:
@@ -299,6 +325,11 @@ class _Problem:
         return float(np.max(values) / np.min(values))
 
     def condition(self, window: int) -> str:
-        """The paper's condition for a scalar step, (S/N) λ_max/λ_min < 2/30, in numbers for any window."""
+        """The paper's condition for a scalar step, (S/N) λ_max/λ_min < 2/30, in numbers for any
+        window.
+        """
         ratio = self.condition_number / window
-        return f"λ_max/λ_min/T = {ratio:.3g}, where less than 2/{ENOUGH:.0f} = {2 / ENOUGH:.3g} is needed to be stable at all"
+        return (
+            f"λ_max/λ_min/T = {ratio:.3g}, where less than 2/{ENOUGH:.0f} = {2 / ENOUGH:.3g} is"
+            " needed to be stable at all"
+        )

@@ -1,7 +1,9 @@
-"""What to do where the data leave a direction without gradient noise: dead columns, more parameters than rows, softmax shifts.
+"""What to do where the data leave a direction without gradient noise: dead columns, more parameters
+than rows, softmax shifts.
 
-SGD never moves along such a direction, so its law is degenerate there. With a proper prior the missing noise is injected as
-"prior noise": take C' = C + Λ/N for the noise everywhere and inject R = HΛH/(NS). The law stays exactly what the tuning says.
+SGD never moves along such a direction, so its law is degenerate there. With a proper prior the
+missing noise is injected as "prior noise": take C' = C + Λ/N for the noise everywhere and inject R
+= HΛH/(NS). The law stays exactly what the tuning says.
 """
 
 from __future__ import annotations
@@ -11,14 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from ornstein.curvature import Curvature
+from ornstein.curvature.curvature import Curvature
 from ornstein.errors import CurvatureError
+from ornstein.theory.matrices import Array
 from ornstein.theory.modes import congruence
 
-Array = np.ndarray
-
-# Below the first ratio of noise to curvature, times N/S, the exactly tuned step flips sign each step and relaxes in over 10
-# steps for no good reason. Below the second there is no noise but that of rounding: nothing to tune.
+# Below the first ratio of noise to curvature, times N/S, the exactly tuned step flips sign each
+# step and relaxes in over 10 steps for no good reason. Below the second there is no noise but that
+# of rounding: nothing to tune.
 SCARCE, SINGULAR = 0.05, 1e-9
 
 
@@ -39,7 +41,9 @@ class SampledNoise:
 
 
 def sampled_noise(curvature: Curvature, noise: Array, batch_size: float) -> SampledNoise:
-    """The noise itself where it is rich enough; with prior noise where it is not; an error where there is none at all."""
+    """The noise itself where it is rich enough; with prior noise where it is not; an error where
+    there is none at all.
+    """
     ratio, where = _scarcest(curvature, noise)
     enough = SCARCE * batch_size / curvature.n_data
     if ratio >= enough:
@@ -56,18 +60,23 @@ def sampled_noise(curvature: Curvature, noise: Array, batch_size: float) -> Samp
     if ratio >= SINGULAR:
         return SampledNoise(noise, notes=(f"{_said(ratio, where)}: the chain is slow there",))
     raise CurvatureError(
-        f"the gradient noise C is singular: the direction {where} has {max(ratio, 0.0):.1e} of its curvature in noise, so SGD "
-        "does not explore it. Give that direction a proper prior (prior_precision > 0), drop it, or use a sampler that "
-        "injects noise"
+        f"the gradient noise C is singular: the direction {where} has {max(ratio, 0.0):.1e} of its"
+        " curvature in noise, so SGD does not explore it. Give that direction a proper prior"
+        " (prior_precision > 0), drop it, or use a sampler that injects noise"
     )
 
 
 def _said(ratio: float, where: str) -> str:
-    return f"the data leave the direction {where} (almost) without gradient noise ({ratio:.1e} of its curvature)"
+    return (
+        f"the data leave the direction {where} (almost) without gradient noise ({ratio:.1e} of its"
+        " curvature)"
+    )
 
 
 def _positive_part(matrix: Array) -> Array:
-    """A hierarchy's prior need not be log-concave at the mode; any covariance may be injected, so its positive part will do."""
+    """A hierarchy's prior need not be log-concave at the mode; any covariance may be injected, so
+    its positive part will do.
+    """
     if matrix.ndim == 1:
         return np.maximum(matrix, 0.0)
     values, vectors = np.linalg.eigh(matrix)

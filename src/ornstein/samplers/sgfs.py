@@ -1,44 +1,50 @@
-"""Stochastic gradient Fisher scoring: preconditioned SGD with injected noise that the preconditioner shapes."""
+"""Stochastic gradient Fisher scoring: preconditioned SGD with injected noise that the
+preconditioner shapes.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ornstein import theory
 from ornstein.checks import as_numbers, brief, is_number
-from ornstein.curvature import Curvature
-from ornstein.dynamics import Dynamics
+from ornstein.curvature.curvature import Curvature
+from ornstein.dynamics.dynamics import Dynamics
+from ornstein.dynamics.minibatches import Minibatches
 from ornstein.errors import InputError
-from ornstein.minibatch import checked_batch_size, checked_scheme, effective_batch
 from ornstein.samplers.constant_sgd import ConstantSGD
 from ornstein.samplers.sgld import checked_step_size
+from ornstein.theory.matrices import Array
 from ornstein.theory.modes import as_matrix, congruence
 
-Array = np.ndarray
 PRECONDITIONERS = ("scalar", "diagonal", "full")
 
 
 @dataclass(frozen=True)
 class SGFS:
-    """θ' = θ − εH ĝ(θ) + √ε H E W, W ~ N(0, I) (Ahn, Korattikara and Welling 2012; Mandt, Hoffman and Blei 2017, section 5.2).
+    """θ' = θ − εH ĝ(θ) + √ε H E W, W ~ N(0, I) (Ahn, Korattikara and Welling 2012; Mandt, Hoffman
+    and Blei 2017, section 5.2).
 
-    To its law it is constant SGD whose gradients carry the noise C/S + EEᵀ/ε, so it is tuned as that: with the full
-    preconditioner H = 2 (εA + (εN/S) C + N EEᵀ)⁻¹ the law *is* the posterior, with "diagonal" and "scalar" it is as near as
-    they can be. `tuning="continuous"` is the paper's formula, H = (2/N) ((ε/S) C + EEᵀ)⁻¹ and its diagonal and scalar forms.
+    To its law it is constant SGD whose gradients carry the noise C/S + EEᵀ/ε, so it is tuned as
+    that: with the full preconditioner H = 2 (εA + (εN/S) C + N EEᵀ)⁻¹ the law *is* the posterior,
+    with "diagonal" and "scalar" it is as near as they can be. `tuning="continuous"` is the paper's
+    formula, H = (2/N) ((ε/S) C + EEᵀ)⁻¹ and its diagonal and scalar forms.
 
     Args:
         preconditioner: "full", "diagonal" or "scalar".
         step_size: ε of the mean loss. "auto" is Theorem 1's 2SD/(N tr C).
-        injected: E, of shape (), (D,) or (D, k). None takes EEᵀ = (ε/S) C: as much noise again as the gradients have.
-        max_step: h_max, an upper bound on H (not on the step εH). EEᵀ is then what is missing to it, (2/(h_max N) − (ε/S) C)
-            where positive: per parameter, or per eigenvector of C for the full preconditioner. `notes` say where it is not.
+        injected: E, of shape (), (D,) or (D, k). None takes EEᵀ = (ε/S) C: as much noise again as
+            the gradients have.
+        max_step: h_max, an upper bound on H (not on the step εH). EEᵀ is then what is missing to
+            it, (2/(h_max N) − (ε/S) C) where positive: per parameter, or per eigenvector of C for
+            the full preconditioner. `notes` say where it is not.
         tuning: "discrete" (exact) or "continuous" (the paper's).
         damping: μ in (0, 1]; below 1 the chain has momentum.
 
-    >>> from ornstein.curvature import Curvature
+    >>> from ornstein.curvature.curvature import Curvature
     >>> cur = Curvature(
     ...     mode=[0.0, 0.0],
     ...     hessian=[[2.0, 1.0], [1.0, 2.0]],
@@ -51,7 +57,7 @@ class SGFS:
 
     preconditioner: str = "full"
     step_size: float | str = "auto"
-    injected: Any = None
+    injected: ArrayLike | None = None
     max_step: float | None = None
     tuning: str = "discrete"
     damping: float = 1.0
@@ -77,10 +83,10 @@ class SGFS:
         return f"SGFS({self.preconditioner!r})"
 
     def tune(self, curvature: Curvature, batch_size: int, scheme: str = "replacement") -> Dynamics:
-        """The Dynamics for this Curvature. Never raises on instability: its prediction says `stable=False`."""
-        scheme = checked_scheme(scheme)
-        batch_size = checked_batch_size(batch_size, curvature.n_data, scheme)
-        batch = effective_batch(scheme, curvature.n_data, batch_size)
+        """The Dynamics for this Curvature. Never raises on instability: its prediction says
+        `stable=False`.
+        """
+        batch = Minibatches.of(curvature, batch_size, scheme).effective
         noise = curvature.effective_noise if self.tuning == "discrete" else curvature.noise
         if isinstance(self.step_size, str):
             step_size = theory.theorem_1_rate(noise, curvature.n_data, batch)
@@ -115,18 +121,21 @@ class SGFS:
         factor = np.asarray(self.injected, dtype=float)
         if factor.shape not in ((), (curvature.dim,)) and factor.shape[:1] != (curvature.dim,):
             raise InputError(
-                f"injected must have shape (), (D,) or (D, k) with D = {curvature.dim}; it has {factor.shape}"
+                f"injected must have shape (), (D,) or (D, k) with D = {curvature.dim}; it has"
+                f" {factor.shape}"
             )
         if not np.all(np.isfinite(factor)):
             raise InputError("injected holds a value that is not finite")
-        return factor @ factor.T if factor.ndim == 2 else np.broadcast_to(
-            factor**2, (curvature.dim,)
+        return (
+            factor @ factor.T if factor.ndim == 2 else np.broadcast_to(factor**2, (curvature.dim,))
         ), ()
 
     def _missing_noise(
         self, curvature: Curvature, noise: Array, step_size: float, batch: float
     ) -> tuple[Array, tuple[str, ...]]:
-        """(2/(h_max N) − (ε/S) C) where positive, in C's eigenbasis or on its diagonal; notes where it is not."""
+        """(2/(h_max N) − (ε/S) C) where positive, in C's eigenbasis or on its diagonal; notes where
+        it is not.
+        """
         assert self.max_step is not None
         wanted = 2.0 / (self.max_step * curvature.n_data)
         if self.preconditioner == "full" and noise.ndim == 2:
@@ -143,7 +152,10 @@ class SGFS:
             which = ", ".join(named[:5]) + (f" and {len(named) - 5} more" if len(named) > 5 else "")
         if not np.any(missing < 0):
             return extra, ()
-        note = f"max_step: gradient noise alone keeps H below {self.max_step:.4g}, and none is injected, for {which}"
+        note = (
+            f"max_step: gradient noise alone keeps H below {self.max_step:.4g}, and none is"
+            f" injected, for {which}"
+        )
         return extra, (note,)
 
     def _bounded(self, step: Array, step_size: float) -> tuple[Array, tuple[str, ...]]:

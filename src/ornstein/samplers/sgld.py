@@ -4,47 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ornstein import theory
 from ornstein.checks import brief, checked_damping, is_number
-from ornstein.curvature import Curvature
-from ornstein.dynamics import Dynamics
+from ornstein.curvature.curvature import Curvature
+from ornstein.dynamics.dynamics import Dynamics
+from ornstein.dynamics.minibatches import Minibatches
 from ornstein.errors import InputError
-from ornstein.minibatch import checked_batch_size, checked_scheme, effective_batch
 from ornstein.samplers.tolerable_step import tolerable_step
+from ornstein.theory.matrices import Array
 
-Array = np.ndarray
 PRECONDITIONERS = ("scalar", "diagonal", "full")
 
 
 @dataclass(frozen=True)
 class SGLD:
-    """θ' = θ − (εN/2) Gĝ(θ) + N(0, εG) (Welling and Teh 2011: G = I), ĝ the minibatch gradient of the mean loss.
+    """θ' = θ − (εN/2) Gĝ(θ) + N(0, εG) (Welling and Teh 2011: G = I), ĝ the minibatch gradient of
+    the mean loss.
 
-    The law that results (G = I) has (N/2)(AΣ+ΣA) − (εN²/4) AΣA = I + (εN²/4S) C: the posterior as ε → 0, wider than it at every
-    ε > 0. With `exact=True` the injected noise is N(0, εG − (ε²N/4) G(A + (N/S) C)G), and the law *is* the posterior at any ε
-    up to the bound at which that stops being a covariance. With `control_variates=True` the gradient is ĝ(θ) − ĝ(θ̂), θ̂ the
-    mode: what remains of the gradient noise is its answer to the spread of θ, K[Σ]. C + K[Σ] stands for C throughout.
+    The law that results (G = I) has (N/2)(AΣ+ΣA) − (εN²/4) AΣA = I + (εN²/4S) C: the posterior as ε
+    → 0, wider than it at every ε > 0. With `exact=True` the injected noise is N(0, εG − (ε²N/4) G(A
+    + (N/S) C)G), and the law *is* the posterior at any ε up to the bound at which that stops being
+    a covariance. With `control_variates=True` the gradient is ĝ(θ) − ĝ(θ̂), θ̂ the mode: what
+    remains of the gradient noise is its answer to the spread of θ, K[Σ]. C + K[Σ] stands for C
+    throughout.
 
-    `SGLD(exact=True, control_variates=True, preconditioner="full")` takes a fifth of the step (A + (N/S) K[A⁻¹/N])⁻¹ and forgets
-    within some steps wherever S rows know something of every direction: a draw costs some minibatches then, where the noise of
-    constant SGD makes it cost a pass over the data.
+    `SGLD(exact=True, control_variates=True, preconditioner="full")` takes a fifth of the step (A +
+    (N/S) K[A⁻¹/N])⁻¹ and forgets within some steps wherever S rows know something of every
+    direction: a draw costs some minibatches then, where the noise of constant SGD makes it cost a
+    pass over the data.
 
     Args:
-        step_size: ε in the units of its paper, where the gradient is that of the summed log posterior: H = εN/2 on the mean
-            loss. "auto" is the largest ε with predicted KL(sampler ‖ posterior) ≤ 0.05; with `exact`, half its bound, or a
-            tenth of it with a preconditioner, because steps as long as Newton's are right on a quadratic loss alone.
-        schedule: step counts (array) ↦ ε_t (array), for instance `robbins_monro(…)`. No stationary law exists then.
+        step_size: ε in the units of its paper, where the gradient is that of the summed log
+            posterior: H = εN/2 on the mean loss. "auto" is the largest ε with predicted KL(sampler
+            ‖ posterior) ≤ 0.05; with `exact`, half its bound, or a tenth of it with a
+            preconditioner, because steps as long as Newton's are right on a quadratic loss alone.
+        schedule: step counts (array) ↦ ε_t (array), for instance `robbins_monro(…)`. No stationary
+            law exists then.
         exact: shape the injected noise as above; refuses a step beyond the bound.
         control_variates: take the gradient's difference from the one at the mode (SGLD-CV).
         damping: μ in (0, 1]. Below 1 it is v' = (1−μ)v − (εN/2) Gĝ + N(0, μεG), θ' = θ + v'.
-        preconditioner: "scalar": G = I. "full": NG = (μ/(2−μ) A + (N/S) C)⁻¹, for which `exact` has the bound ε ≤ 4μ; "diagonal":
-            one over the diagonal of that matrix.
+        preconditioner: "scalar": G = I. "full": NG = (μ/(2−μ) A + (N/S) C)⁻¹, for which `exact` has
+            the bound ε ≤ 4μ; "diagonal": one over the diagonal of that matrix.
 
-    >>> from ornstein.curvature import Curvature
+    >>> from ornstein.curvature.curvature import Curvature
     >>> cur = Curvature(
     ...     mode=[0.0, 0.0],
     ...     hessian=[[2.0, 1.0], [1.0, 2.0]],
@@ -75,11 +80,13 @@ class SGLD:
             return
         if self.step_size != "auto":
             raise InputError(
-                f"give either step_size or a schedule of step sizes, not both; got step_size={self.step_size!r}"
+                "give either step_size or a schedule of step sizes, not both; got"
+                f" step_size={self.step_size!r}"
             )
         if self.exact:
             raise InputError(
-                "exact=True shapes the injected noise for one constant step: it cannot go with a schedule"
+                "exact=True shapes the injected noise for one constant step: it cannot go with a"
+                " schedule"
             )
         _checked_schedule(self.schedule)
 
@@ -90,17 +97,16 @@ class SGLD:
 
     def tune(self, curvature: Curvature, batch_size: int, scheme: str = "replacement") -> Dynamics:
         """The Dynamics for this Curvature."""
-        scheme = checked_scheme(scheme)
-        batch_size = checked_batch_size(batch_size, curvature.n_data, scheme)
-        shape = self._shape(curvature, effective_batch(scheme, curvature.n_data, batch_size))
+        minibatches = Minibatches.of(curvature, batch_size, scheme)
+        shape = self._shape(curvature, minibatches.effective)
 
         def build(step_size: float) -> Dynamics:
-            return self._at(step_size, shape, curvature, batch_size, scheme)
+            return self._at(step_size, shape, curvature, minibatches)
 
         if self.schedule is not None:
             return build(float(self.schedule(np.zeros(1))[0]))
         if self.exact:
-            return build(self._within_bound(shape, curvature, batch_size, scheme))
+            return build(self._within_bound(shape, curvature, minibatches))
         if isinstance(self.step_size, str):
             unit = theory.normal_modes(curvature.hessian, shape, self.damping)
             return build(
@@ -111,21 +117,21 @@ class SGLD:
         return build(float(self.step_size))
 
     def _at(
-        self, step_size: float, shape: Array, curvature: Curvature, batch_size: int, scheme: str
+        self, step_size: float, shape: Array, curvature: Curvature, minibatches: Minibatches
     ) -> Dynamics:
         n_data = curvature.n_data
         step = np.asarray(step_size * n_data / 2.0 * shape)
         injected = np.asarray(self.damping * step_size * shape)
         if self.exact:
-            batch = effective_batch(scheme, n_data, batch_size)
+            noise, batch = self._noise(curvature), minibatches.effective
             injected = theory.matched_injection(
-                curvature.hessian, self._noise(curvature), step, n_data, batch, self.damping
+                curvature.hessian, noise, step, n_data, batch, self.damping
             )
         taken = f"H = εN/2 = {float(step):.6g}" if step.ndim == 0 else "H = (εN/2) G"
         return Dynamics(
             step,
-            batch_size,
-            scheme,
+            minibatches.size,
+            minibatches.scheme,
             self.damping,
             injected=injected,
             schedule=None if self.schedule is None else RelativeSchedule(self.schedule, step_size),
@@ -135,12 +141,15 @@ class SGLD:
         )
 
     def _shape(self, curvature: Curvature, batch: float) -> Array:
-        """G: the inverse of what a step's drift and gradient noise take of the injected noise, or of its diagonal."""
+        """G: the inverse of what a step's drift and gradient noise take of the injected noise, or
+        of its diagonal.
+        """
         if self.preconditioner == "scalar":
             return np.asarray(1.0)
         if self.preconditioner == "full" and curvature.diagonal:
             raise InputError(
-                "the full preconditioner needs the full curvature; this one holds diagonals only. Use 'diagonal'"
+                "the full preconditioner needs the full curvature; this one holds diagonals only."
+                " Use 'diagonal'"
             )
         given = curvature.hessian, self._noise(curvature), curvature.n_data, batch, self.damping
         if self.preconditioner == "full":
@@ -148,12 +157,11 @@ class SGLD:
         taken = theory.noise_taken_up(*given)
         return 1.0 / (taken if taken.ndim == 1 else np.diagonal(taken)) / curvature.n_data**2
 
-    def _within_bound(
-        self, shape: Array, curvature: Curvature, batch_size: int, scheme: str
-    ) -> float:
-        """The step for exact=True: its share of the bound, or the given one if it keeps to the bound."""
-        n_data, noise = curvature.n_data, self._noise(curvature)
-        batch = effective_batch(scheme, n_data, batch_size)
+    def _within_bound(self, shape: Array, curvature: Curvature, minibatches: Minibatches) -> float:
+        """The step for exact=True: its share of the bound, or the given one if it keeps to the
+        bound.
+        """
+        n_data, noise, batch = curvature.n_data, self._noise(curvature), minibatches.effective
         bound = (
             2.0
             / n_data
@@ -165,8 +173,9 @@ class SGLD:
             return bound * (0.5 if self.preconditioner == "scalar" else 0.1)
         if self.step_size > bound * (1.0 - 1e-9):
             raise InputError(
-                f"step_size {self.step_size:.4g} is not below {bound:.4g}, the bound 4/(N λ_max(G(A + (N/S) C))) up to which the "
-                f"noise injected by exact=True is a covariance (batch_size={batch_size}): use a smaller step or a larger batch"
+                f"step_size {self.step_size:.4g} is not below {bound:.4g}, the bound 4/(N λ_max(G(A"
+                " + (N/S) C))) up to which the noise injected by exact=True is a covariance"
+                f" (batch_size={minibatches.size}): use a smaller step or a larger batch"
             )
         return float(self.step_size)
 
@@ -194,8 +203,8 @@ class RobbinsMonro:
 def robbins_monro(scale: float, offset: float = 1000.0, power: float = 0.5) -> RobbinsMonro:
     """A decreasing rate ε_t = scale · (offset + t)^(−power), t the number of steps taken.
 
-    A power in (½, 1] meets Robbins and Monro's conditions, Σε_t = ∞ and Σε_t² < ∞. The default is the choice of Mandt, Hoffman
-    and Blei for SGLD, scale/√(1000 + t).
+    A power in (½, 1] meets Robbins and Monro's conditions, Σε_t = ∞ and Σε_t² < ∞. The default is
+    the choice of Mandt, Hoffman and Blei for SGLD, scale/√(1000 + t).
 
     >>> robbins_monro(0.1)(np.array([0.0, 9000.0]))
     array([0.00316228, 0.001     ])
@@ -220,13 +229,13 @@ class RelativeSchedule:
         return np.asarray(self.schedule(steps), dtype=float) / self.first
 
 
-def checked_step_size(step_size: Any) -> None:
+def checked_step_size(step_size: object) -> None:
     """Refuse what is neither "auto" nor a positive number."""
     if isinstance(step_size, str):
         if step_size != "auto":
             raise InputError(f"step_size must be 'auto' or a positive number; got {step_size!r}")
         return
-    if not is_number(step_size) or step_size <= 0:
+    if not is_number(step_size) or float(step_size) <= 0:  # type: ignore[arg-type]
         raise InputError(f"step_size must be 'auto' or a positive number; got {brief(step_size)}")
 
 
@@ -240,7 +249,8 @@ def _checked_schedule(schedule: Callable[[Array], Array]) -> None:
         ) from error
     if rates.shape != counts.shape:
         raise InputError(
-            f"schedule must map an array of step counts to one of step sizes; {counts.shape} became {rates.shape}"
+            f"schedule must map an array of step counts to one of step sizes; {counts.shape} became"
+            f" {rates.shape}"
         )
     if not np.all(np.isfinite(rates)) or np.any(rates <= 0.0):
         raise InputError(

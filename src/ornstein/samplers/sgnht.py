@@ -1,14 +1,14 @@
-"""The stochastic gradient Nosé–Hoover thermostat: friction that adapts until the kinetic energy is right.
+"""The stochastic gradient Nosé–Hoover thermostat: friction that adapts until the kinetic energy is
+right.
 
-The one sampler here that is not linear. Its theory holds the thermostat at its mean: what remains is momentum SGD with injected
-noise, whose damping is the one that gives the wanted kinetic energy.
+The one sampler here that is not linear. Its theory holds the thermostat at its mean: what remains
+is momentum SGD with injected noise, whose damping is the one that gives the wanted kinetic energy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,34 +16,39 @@ import scipy
 
 from ornstein import theory
 from ornstein.checks import brief, is_number
-from ornstein.curvature import Curvature
-from ornstein.dynamics import Dynamics
+from ornstein.compute.kernel import State
+from ornstein.curvature.curvature import Curvature
+from ornstein.dynamics.dynamics import Dynamics
+from ornstein.dynamics.minibatches import Minibatches
+from ornstein.dynamics.prediction import Prediction
 from ornstein.errors import InputError
-from ornstein.minibatch import checked_batch_size, checked_scheme, effective_batch
-from ornstein.prediction import Prediction
 from ornstein.samplers.sgld import checked_step_size
 from ornstein.samplers.tolerable_step import tolerable_step
-
-Array = np.ndarray
+from ornstein.theory.matrices import Array
+from ornstein.types import Traced
 
 
 @dataclass(frozen=True)
 class SGNHT:
-    """v' = (1−ζ)v − ηN ĝ(θ) + N(0, 2aηI), θ' = θ + v', ζ' = ζ + (1−ζ/2)|v'|²/D − η (Ding et al. 2014), ĝ of the mean loss.
+    """v' = (1−ζ)v − ηN ĝ(θ) + N(0, 2aηI), θ' = θ + v', ζ' = ζ + (1−ζ/2)|v'|²/D − η (Ding et al.
+    2014), ĝ of the mean loss.
 
-    The thermostat ζ rises while the velocities carry too much energy and falls while they carry too little, so it finds by
-    itself the friction that the gradient noise calls for. Its paper has |v'|²/D, the limit of small ζ: with steps of a finite
-    length that leaves the law too narrow by a factor 1−ζ/2, which is what the factor makes up for.
+    The thermostat ζ rises while the velocities carry too much energy and falls while they carry too
+    little, so it finds by itself the friction that the gradient noise calls for. Its paper has
+    |v'|²/D, the limit of small ζ: with steps of a finite length that leaves the law too narrow by a
+    factor 1−ζ/2, which is what the factor makes up for.
 
-    The law is the posterior as η → 0. At a finite η it is the posterior only if the gradient noise is the same in all
-    directions, since one ζ serves them all. The chain starts with ζ at its predicted mean.
+    The law is the posterior as η → 0. At a finite η it is the posterior only if the gradient noise
+    is the same in all directions, since one ζ serves them all. The chain starts with ζ at its
+    predicted mean.
 
     Args:
-        step_size: η in the units of its paper (the square of its time step h): H = ηN on the mean loss. "auto" is the largest η
-            with predicted KL(sampler ‖ posterior) ≤ 0.05.
-        damping: a in (0, 1), the strength of the injected noise and, without gradient noise, the mean of ζ.
+        step_size: η in the units of its paper (the square of its time step h): H = ηN on the mean
+            loss. "auto" is the largest η with predicted KL(sampler ‖ posterior) ≤ 0.05.
+        damping: a in (0, 1), the strength of the injected noise and, without gradient noise, the
+            mean of ζ.
 
-    >>> from ornstein.curvature import Curvature
+    >>> from ornstein.curvature.curvature import Curvature
     >>> cur = Curvature(
     ...     mode=[0.0, 0.0],
     ...     hessian=[[2.0, 1.0], [1.0, 2.0]],
@@ -71,22 +76,24 @@ class SGNHT:
         self, curvature: Curvature, batch_size: int, scheme: str = "replacement"
     ) -> ThermostatDynamics:
         """The dynamics for this Curvature, its `damping` the predicted mean of the thermostat."""
-        scheme = checked_scheme(scheme)
-        batch_size = checked_batch_size(batch_size, curvature.n_data, scheme)
-        noise = curvature.effective_noise / effective_batch(scheme, curvature.n_data, batch_size)
+        minibatches = Minibatches.of(curvature, batch_size, scheme)
+        noise = curvature.effective_noise / minibatches.effective
         thermostat = Thermostat.of(curvature, noise, self.damping)
         bound = thermostat.largest_step()
 
         def build(step_size: float) -> ThermostatDynamics:
             return ThermostatDynamics(
                 np.asarray(step_size * curvature.n_data),
-                batch_size,
-                scheme,
+                minibatches.size,
+                minibatches.scheme,
                 thermostat.mean(step_size),
                 injected=np.asarray(2.0 * self.damping * step_size),
                 sampler=self.name,
                 notes=(
-                    f"step size η = {step_size:.6g}, that is H = ηN = {step_size * curvature.n_data:.6g} on the mean loss",
+                    (
+                        f"step size η = {step_size:.6g}, that is H = ηN ="
+                        f" {step_size * curvature.n_data:.6g} on the mean loss"
+                    ),
                 ),
                 energy=step_size,
             )
@@ -95,15 +102,18 @@ class SGNHT:
             return build(tolerable_step(build, curvature, bound))
         if self.step_size > bound:
             raise InputError(
-                f"step_size {self.step_size:.4g} is beyond {bound:.4g}, the bound at which the thermostat would have to stand "
-                f"above 1 (damping={self.damping}, batch_size={batch_size}): use a smaller step, a larger batch or less damping"
+                f"step_size {self.step_size:.4g} is beyond {bound:.4g}, the bound at which the"
+                f" thermostat would have to stand above 1 (damping={self.damping},"
+                f" batch_size={minibatches.size}): use a smaller step, a larger batch or less"
+                " damping"
             )
         return build(float(self.step_size))
 
 
 @dataclass(frozen=True, eq=False)
 class ThermostatDynamics(Dynamics):
-    """The linear recursion at the thermostat's mean, `damping`, with a kernel that lets the thermostat move.
+    """The linear recursion at the thermostat's mean, `damping`, with a kernel that lets the
+    thermostat move.
 
     `energy` is η, the kinetic energy (1−ζ/2)|v|²/D at which the thermostat rests.
     """
@@ -116,7 +126,7 @@ class ThermostatDynamics(Dynamics):
         held = "the thermostat is held at its mean"
         return replace(linear, approximate="; ".join(filter(None, (linear.approximate, held))))
 
-    def kernel(self) -> ThermostatKernel:  # type: ignore[override]
+    def kernel(self) -> ThermostatKernel:
         """The step as a hashable function for the engine."""
         return ThermostatKernel()
 
@@ -133,13 +143,19 @@ class ThermostatDynamics(Dynamics):
 
 @dataclass(frozen=True)
 class ThermostatKernel:
-    """One step in displacements from the mode; the thermostat is kept as its deviation from its predicted mean."""
+    """One step in displacements from the mode; the thermostat is kept as its deviation from its
+    predicted mean.
+    """
 
     @property
     def needs_normals(self) -> bool:
         return True
 
-    def start(self, displacement: Any) -> dict[str, Any]:
+    @property
+    def control_variates(self) -> bool:
+        return False
+
+    def start(self, displacement: Traced) -> State:
         zero = jnp.zeros_like(displacement)
         return {
             "position": displacement,
@@ -148,8 +164,13 @@ class ThermostatKernel:
         }
 
     def step(
-        self, arrays: Any, state: Any, gradient: Callable[[Any], Any], normal: Any, factor: Any
-    ) -> dict[str, Any]:
+        self,
+        arrays: Mapping[str, Traced],
+        state: State,
+        gradient: Callable[[Traced], Traced],
+        normal: Traced,
+        factor: Traced,
+    ) -> State:
         memory = arrays["memory"] - state["thermostat"]
         move = (
             -arrays["preconditioner"] * gradient(state["position"])
@@ -169,7 +190,9 @@ class ThermostatKernel:
 
 @dataclass(frozen=True, eq=False)
 class Thermostat:
-    """What the mean of the thermostat ζ depends on: Hessian and gradient noise, along the eigenvectors of the Hessian."""
+    """What the mean of the thermostat ζ depends on: Hessian and gradient noise, along the
+    eigenvectors of the Hessian.
+    """
 
     curvatures: Array
     noises: Array
@@ -188,7 +211,8 @@ class Thermostat:
     def excess(self, step_size: float, thermostat: float) -> float:
         """E(1−ζ/2)|v|²/(Dη) − 1 with the thermostat held at ζ.
 
-        Along an eigenvector with rate e = ηNa the velocity has the variance 2q/(ζ(4−2ζ−e)), q the noise of one step.
+        Along an eigenvector with rate e = ηNa the velocity has the variance 2q/(ζ(4−2ζ−e)), q the
+        noise of one step.
         """
         rates = step_size * self.n_data * self.curvatures
         driven = (step_size * self.n_data) ** 2 * self.noises + 2.0 * self.damping * step_size

@@ -1,4 +1,6 @@
-"""The step size of samplers whose bias grows with it: the largest step whose predicted distance from the posterior is small."""
+"""The step size of samplers whose bias grows with it: the largest step whose predicted distance
+from the posterior is small.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +10,20 @@ from dataclasses import replace
 import numpy as np
 
 from ornstein import theory
-from ornstein.curvature import Curvature
-from ornstein.dynamics import Dynamics
+from ornstein.curvature.curvature import Curvature
+from ornstein.dynamics.dynamics import Dynamics
 
 SMALL_DIVERGENCE = 0.05
 ROUNDS = 4
 
 
 def tolerable_step(build: Callable[[float], Dynamics], curvature: Curvature, bound: float) -> float:
-    """The largest step up to `bound` for which KL(sampler ‖ posterior) of `build(step)` is predicted to be at most 0.05 nats.
+    """The largest step up to `bound` for which KL(sampler ‖ posterior) of `build(step)` is
+    predicted to be at most 0.05 nats.
 
-    The noise answers to the spread that the step itself causes, and a pass over the data is needed to know how. So the search
-    runs on a noise held fixed, and is repeated on the noise met at the step that it found.
+    The noise answers to the spread that the step itself causes, and a pass over the data is needed
+    to know how. So the search runs on a noise held fixed, and is repeated on the noise met at the
+    step that it found.
     """
     first = build(bound)
     constant = np.zeros_like(curvature.noise) if first.control_variates else curvature.noise
@@ -41,7 +45,9 @@ def tolerable_step(build: Callable[[float], Dynamics], curvature: Curvature, bou
 
 
 def _largest_step(build: Callable[[float], Dynamics], met: Curvature, bound: float) -> float:
-    """The largest step for a noise that does not answer; control variates are already accounted for in it."""
+    """The largest step for a noise that does not answer; control variates are already accounted for
+    in it.
+    """
 
     def divergence(step: float) -> float:
         return replace(build(step), control_variates=False).predict(met).kl_qp

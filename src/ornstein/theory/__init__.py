@@ -1,9 +1,10 @@
 """The theory as functions: pure NumPy and SciPy in float64, usable without running anything.
 
-Where is what: `stationary_covariance` (one Lyapunov equation for all samplers), `theorem_1_rate`, `theorem_2_preconditioner`,
-`diagonal_corollary`, `square_root_rate`, `reverse_kl_rate` (the paper's), `exact_preconditioner`, `exact_rate`,
-`exact_diagonal`, `sandwich_preconditioner`, `noise_taken_up`, `matched_injection`, `injection_bound` (discrete time),
-`window_covariance`, `transport_map` (averages), `kl`, `monte_carlo_floor`.
+Where is what: `stationary_covariance` (one Lyapunov equation for all samplers), `theorem_1_rate`,
+`theorem_2_preconditioner`, `diagonal_corollary`, `square_root_rate`, `reverse_kl_rate` (the
+paper's), `exact_preconditioner`, `exact_rate`, `exact_diagonal`, `sandwich_preconditioner`,
+`noise_taken_up`, `matched_injection`, `injection_bound` (discrete time), `window_covariance`,
+`transport_map` (averages), `kl`, `monte_carlo_floor`.
 """
 
 from ornstein.theory.averaging import sandwich_covariance, transport_map, window_covariance

@@ -1,11 +1,14 @@
-"""Means over windows of T steps: what iterate averaging delivers, exactly and in the limit of long windows."""
+"""Means over windows of T steps: what iterate averaging delivers, exactly and in the limit of long
+windows.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ornstein.theory.modes import Array, as_matrix, normal_modes
+from ornstein.theory.matrices import Array
+from ornstein.theory.modes import as_matrix, normal_modes
 from ornstein.theory.stationary import Process, solve_modes
 
 
@@ -33,7 +36,9 @@ def window_covariance(
 
 
 def sandwich_covariance(hessian: ArrayLike, noise: ArrayLike, n_data: float) -> Array:
-    """A⁻¹CA⁻¹/n: the law of the long-window mean for every preconditioner, the posterior only when C = A."""
+    """A⁻¹CA⁻¹/n: the law of the long-window mean for every preconditioner, the posterior only when
+    C = A.
+    """
     a, c = np.asarray(hessian, dtype=float), np.asarray(noise, dtype=float)
     if a.ndim == 1 and c.ndim == 1:
         return np.asarray(c / a**2 / n_data)
@@ -43,7 +48,8 @@ def sandwich_covariance(hessian: ArrayLike, noise: ArrayLike, n_data: float) -> 
 
 
 def transport_map(source: ArrayLike, target: ArrayLike) -> Array:
-    """G = V^-½ (V^½ P V^½)^½ V^-½: the symmetric linear map with GVG = P, of all maps from V to P the one that moves least.
+    """G = V^-½ (V^½ P V^½)^½ V^-½: the symmetric linear map with GVG = P, of all maps from V to P
+    the one that moves least.
 
     Directions in which V has no spread are mapped to zero.
 
@@ -60,7 +66,9 @@ def transport_map(source: ArrayLike, target: ArrayLike) -> Array:
 
 
 def _root_and_inverse(matrix: Array) -> tuple[Array, Array]:
-    """Symmetric square root of a positive semidefinite matrix, and the (pseudo-)inverse of that root."""
+    """Symmetric square root of a positive semidefinite matrix, and the (pseudo-)inverse of that
+    root.
+    """
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
     root = np.sqrt(np.maximum(values, 0.0))
     usable = values > values[-1] * values.size * np.finfo(float).eps

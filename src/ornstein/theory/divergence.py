@@ -1,4 +1,6 @@
-"""Distances between Gaussians, and how far an ideal chain of finite length must appear from its own law."""
+"""Distances between Gaussians, and how far an ideal chain of finite length must appear from its own
+law.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ import scipy.linalg
 from numpy.typing import ArrayLike
 
 from ornstein.errors import InputError
-from ornstein.theory.modes import Array, as_matrix
+from ornstein.theory.matrices import Array
+from ornstein.theory.modes import as_matrix
 from ornstein.theory.stationary import Process
 
 
@@ -32,7 +35,8 @@ class Gaussian:
         )
         if mean.ndim != 1 or covariance.shape not in {(mean.size,), (mean.size, mean.size)}:
             raise InputError(
-                f"a mean of shape {mean.shape} does not fit a covariance of shape {covariance.shape}"
+                f"a mean of shape {mean.shape} does not fit a covariance of shape"
+                f" {covariance.shape}"
             )
         if not np.all(np.isfinite(mean)) or not np.all(np.isfinite(covariance)):
             raise InputError("the mean or covariance holds a value that is not finite")
@@ -46,10 +50,13 @@ class Gaussian:
 
 
 def kl(q: Gaussian, p: Gaussian) -> float:
-    """KL(q‖p) = ½[tr(P⁻¹Q) − log|P⁻¹Q| − D + (m_q−m_p)ᵀP⁻¹(m_q−m_p)], in nats; infinite where q or p is degenerate."""
+    """KL(q‖p) = ½[tr(P⁻¹Q) − log|P⁻¹Q| − D + (m_q−m_p)ᵀP⁻¹(m_q−m_p)], in nats; infinite where q or
+    p is degenerate.
+    """
     if q.mean.shape != p.mean.shape:
         raise InputError(
-            f"the laws have {q.mean.size} and {p.mean.size} dimensions: there is no distance between them"
+            f"the laws have {q.mean.size} and {p.mean.size} dimensions: there is no distance"
+            " between them"
         )
     shift = q.mean - p.mean
     if q.covariance.ndim == 1 and p.covariance.ndim == 1:
@@ -79,7 +86,8 @@ def kl_covariance(q: ArrayLike, p: ArrayLike) -> float:
 def _lags(process: Process) -> Iterator[tuple[int, float]]:
     """Lags and weights whose weighted sum stands for the sum over all integers.
 
-    Every lag where a relaxation time holds few draws; every s-th, by the trapezoid rule, where it holds more than 100.
+    Every lag where a relaxation time holds few draws; every s-th, by the trapezoid rule, where it
+    holds more than 100.
     """
     relaxation = process.modes.relaxation_time / process.spacing
     stride = max(1, int(relaxation / 100.0))
@@ -89,10 +97,12 @@ def _lags(process: Process) -> Iterator[tuple[int, float]]:
 
 
 def monte_carlo_floor(process: Process, draws: int) -> float:
-    """Expected KL between the law and the Gaussian fitted to `draws` of its draws, of one chain or of several joined.
+    """Expected KL between the law and the Gaussian fitted to `draws` of its draws, of one chain or
+    of several joined.
 
-    (1/2n) Σ_j tr G_j + (1/4n) Σ_j [tr(G_j)² + tr(G_j²)] over all lags j, G_j the whitened autocovariance. For iterates without
-    momentum G_j is similar to diag(r_i^|j|), r_i = (1−e_i)^spacing, and the sums are geometric.
+    (1/2n) Σ_j tr G_j + (1/4n) Σ_j [tr(G_j)² + tr(G_j²)] over all lags j, G_j the whitened
+    autocovariance. For iterates without momentum G_j is similar to diag(r_i^|j|), r_i =
+    (1−e_i)^spacing, and the sums are geometric.
     """
     modes = process.modes
     if process.window == 1 and modes.damping == 1.0:
@@ -115,7 +125,9 @@ def monte_carlo_floor(process: Process, draws: int) -> float:
 
 
 def _summed_products(process: Process) -> Array:
-    """The sum over lags where Γ(j) = T diag(r^|j|) Y Tᵀ, Y the covariance of the modes: Σ_j (r_k r_l)^|j| is known for each pair."""
+    """The sum over lags where Γ(j) = T diag(r^|j|) Y Tᵀ, Y the covariance of the modes: Σ_j (r_k
+    r_l)^|j| is known for each pair.
+    """
     modes, size = process.modes, process.modes.dimension
     ratio = (1.0 - modes.rates) ** process.spacing
     pairs = np.multiply.outer(ratio, ratio)
@@ -132,9 +144,11 @@ def _summed_products(process: Process) -> Array:
 
 
 def covariance_standard_error(process: Process, draws: int) -> Array:
-    """Monte-Carlo standard error of every entry of the sample covariance of `draws` stationary Gaussian draws.
+    """Monte-Carlo standard error of every entry of the sample covariance of `draws` stationary
+    Gaussian draws.
 
-    Var S_ab = (1/n) Σ_j [Γ_aa(j)Γ_bb(j) + Γ_ab(j)Γ_ba(j)] over all lags j; geometric sums for iterates without momentum.
+    Var S_ab = (1/n) Σ_j [Γ_aa(j)Γ_bb(j) + Γ_ab(j)Γ_ba(j)] over all lags j; geometric sums for
+    iterates without momentum.
     """
     if process.window == 1 and process.scale is None and process.modes.damping == 1.0:
         return np.asarray(np.sqrt(_summed_products(process) / draws))

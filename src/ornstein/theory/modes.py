@@ -1,14 +1,15 @@
 """The coordinates in which the linearised recursion falls apart into scalar ones.
 
-With a symmetric positive definite step H and Hessian A, write H = LLᵀ and LᵀAL = U diag(e) Uᵀ. In θ = T y with T = LU the
-recursion v' = (1−μ)v − Hĝ + ξ, θ' = θ + v' becomes one second-order autoregression per coordinate,
+With a symmetric positive definite step H and Hessian A, write H = LLᵀ and LᵀAL = U diag(e) Uᵀ. In θ
+= T y with T = LU the recursion v' = (1−μ)v − Hĝ + ξ, θ' = θ + v' becomes one second-order
+autoregression per coordinate,
 
     y_i(t+1) = p_i y_i(t) − m y_i(t−1) + noise,     m = 1−μ,   p_i = 1 + m − e_i,
 
 because T⁻¹HA T = diag(e). Gradient noise G enters as TᵀGT, injected noise R as T⁻¹RT⁻ᵀ.
 
-A matrix may be given as a scalar, as its diagonal (D,), or whole (D, D). If all of them are diagonal nothing is ever formed
-in D² numbers, so the same functions serve a million parameters.
+A matrix may be given as a scalar, as its diagonal (D,), or whole (D, D). If all of them are
+diagonal nothing is ever formed in D² numbers, so the same functions serve a million parameters.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Array = NDArray[np.float64]
+from ornstein.theory.matrices import Array
 
 
 def as_diagonal(matrix: ArrayLike, dimension: int) -> Array:
@@ -45,7 +46,9 @@ def congruence(factor: Array, matrix: ArrayLike) -> Array:
 
 @dataclass(frozen=True)
 class Modes:
-    """Rates e_i of HA and the basis T; `companion` is the 2×2 matrix that carries (y(t), y(t−1)) one step on."""
+    """Rates e_i of HA and the basis T; `companion` is the 2×2 matrix that carries (y(t), y(t−1))
+    one step on.
+    """
 
     rates: Array
     basis: Array
@@ -91,6 +94,10 @@ class Modes:
         if not self.stable:
             return float("inf")
         radius = self.radius
+        if radius >= 1.0:
+            # A rate so small, or so near its bound, that 1 − ρ is lost to rounding: 1 − ρ ≈ e/μ.
+            slack = np.minimum(self.rates, 2.0 * (2.0 - self.damping) - self.rates)
+            return float(self.damping / max(float(np.min(slack)), 1e-300))
         return 0.0 if radius == 0.0 else float(-1.0 / np.log(radius))
 
     @property
@@ -119,8 +126,9 @@ class Modes:
     def divisor(self, time: str, *, diagonal: bool) -> Array:
         """What one step's noise is divided by to give the stationary covariance of y.
 
-        Discrete time: μ(e_i+e_j) − μ e_i e_j/(2−μ) + (1−μ)(e_i−e_j)²/(μ(2−μ)). Continuous time drops what vanishes with
-        the step: e_i+e_j without momentum, μ(e_i+e_j) + (e_i−e_j)²/(2μ) with it (the paper's momentum equation corrected).
+        Discrete time: μ(e_i+e_j) − μ e_i e_j/(2−μ) + (1−μ)(e_i−e_j)²/(μ(2−μ)). Continuous time
+        drops what vanishes with the step: e_i+e_j without momentum, μ(e_i+e_j) + (e_i−e_j)²/(2μ)
+        with it (the paper's momentum equation corrected).
         """
         e, mu = self.rates, self.damping
         left, right = (e, e) if diagonal else (e[:, None], e[None, :])

@@ -1,7 +1,9 @@
-"""Step sizes and preconditioners: the paper's theorems (corrected) and the exact discrete-time tunings.
+"""Step sizes and preconditioners: the paper's theorems (corrected) and the exact discrete-time
+tunings.
 
-Everywhere `batch_size` is the effective one, S/f, so that f·C/S is the gradient noise of one step; `noise` is C, or C + K[Σ]
-where the noise answers to the spread of θ. Step sizes belong to the mean loss.
+Everywhere `batch_size` is the effective one, S/f, so that f·C/S is the gradient noise of one step;
+`noise` is C, or C + K[Σ] where the noise answers to the spread of θ. Step sizes belong to the mean
+loss.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import scipy.linalg
 from numpy.typing import ArrayLike
 
 from ornstein.theory.divergence import kl_covariance
-from ornstein.theory.modes import Array, Modes, as_matrix, congruence, normal_modes
+from ornstein.theory.matrices import Array
+from ornstein.theory.modes import Modes, as_matrix, congruence, normal_modes
 from ornstein.theory.stationary import stationary_covariance
 
 OBJECTIVES = ("kl_qp", "kl_pq")
@@ -31,13 +34,17 @@ def theorem_1_rate(noise: ArrayLike, n_data: int, batch_size: float) -> float:
 
 
 def theorem_2_preconditioner(noise: ArrayLike, n_data: int, batch_size: float) -> Array:
-    """H* = (2S/N) C⁻¹: the posterior is stationary in continuous time. Diverges once (S/N) λ_max(C⁻¹A) ≥ 1."""
+    """H* = (2S/N) C⁻¹: the posterior is stationary in continuous time. Diverges once (S/N)
+    λ_max(C⁻¹A) ≥ 1.
+    """
     c = np.asarray(noise, dtype=float)
     return 2.0 * batch_size / n_data * (1.0 / c if c.ndim == 1 else _inverse(c))
 
 
 def diagonal_corollary(noise: ArrayLike, n_data: int, batch_size: float) -> Array:
-    """H_kk = 2S/(N C_kk): the paper's diagonal preconditioner, optimal when C ∝ A and near it elsewhere."""
+    """H_kk = 2S/(N C_kk): the paper's diagonal preconditioner, optimal when C ∝ A and near it
+    elsewhere.
+    """
     return 2.0 * batch_size / (n_data * _diagonal(noise))
 
 
@@ -53,7 +60,9 @@ def square_root_rate(noise: ArrayLike, n_data: int, batch_size: float) -> float:
 
 
 def reverse_kl_rate(hessian: ArrayLike, noise: ArrayLike, n_data: int, batch_size: float) -> float:
-    """ε* = (S/(ND)) tr(A⁻¹Σ₀⁻¹) with AΣ₀ + Σ₀A = C: minimises KL(f‖q) in continuous time, A and C need not commute."""
+    """ε* = (S/(ND)) tr(A⁻¹Σ₀⁻¹) with AΣ₀ + Σ₀A = C: minimises KL(f‖q) in continuous time, A and C
+    need not commute.
+    """
     a = np.asarray(hessian, dtype=float)
     dimension = a.shape[0]
     unit = stationary_covariance(a, noise, 1.0, time="continuous")
@@ -64,7 +73,9 @@ def reverse_kl_rate(hessian: ArrayLike, noise: ArrayLike, n_data: int, batch_siz
 def noise_taken_up(
     hessian: ArrayLike, noise: ArrayLike, n_data: int, batch_size: float, damping: float = 1.0
 ) -> Array:
-    """T = μ/((2−μ)N) A + C/S: of the noise (2μ/N) H that a step H to the posterior must bring, drift and gradients bring HTH."""
+    """T = μ/((2−μ)N) A + C/S: of the noise (2μ/N) H that a step H to the posterior must bring,
+    drift and gradients bring HTH.
+    """
     a, c = np.asarray(hessian, dtype=float), np.asarray(noise, dtype=float)
     if a.ndim and c.ndim and a.ndim != c.ndim:
         a, c = as_matrix(a, a.shape[0]), as_matrix(c, a.shape[0])
@@ -74,7 +85,8 @@ def noise_taken_up(
 def exact_preconditioner(
     hessian: ArrayLike, noise: ArrayLike, n_data: int, batch_size: float, damping: float = 1.0
 ) -> Array:
-    """H = 2μ (μ/(2−μ) A + (N/S) C)⁻¹: the discrete stationary covariance *is* the posterior A⁻¹/N, at any step size.
+    """H = 2μ (μ/(2−μ) A + (N/S) C)⁻¹: the discrete stationary covariance *is* the posterior A⁻¹/N,
+    at any step size.
 
     >>> H = exact_preconditioner(np.eye(1), np.eye(1), n_data=10, batch_size=10)
     >>> round(float(stationary_covariance(np.eye(1), np.eye(1) / 10, H)[0, 0]), 12)
@@ -87,7 +99,9 @@ def exact_preconditioner(
 def sandwich_preconditioner(
     hessian: ArrayLike, n_data: int, batch_size: float, damping: float = 1.0
 ) -> Array:
-    """H = 2μ/(μ/(2−μ) + N/S) A⁻¹: the discrete stationary covariance is the sandwich A⁻¹CA⁻¹/N, whatever C."""
+    """H = 2μ/(μ/(2−μ) + N/S) A⁻¹: the discrete stationary covariance is the sandwich A⁻¹CA⁻¹/N,
+    whatever C.
+    """
     a = np.asarray(hessian, dtype=float)
     factor = 2.0 * damping / (damping / (2.0 - damping) + n_data / batch_size)
     return factor * (1.0 / a if a.ndim == 1 else _inverse(a))
@@ -101,7 +115,9 @@ def matched_injection(
     batch_size: float,
     damping: float = 1.0,
 ) -> Array:
-    """R = (2μ/N) H − μ/((2−μ)N) HAH − HCH/S: with it any symmetric H has the posterior as its law, where R is PSD."""
+    """R = (2μ/N) H − μ/((2−μ)N) HAH − HCH/S: with it any symmetric H has the posterior as its law,
+    where R is PSD.
+    """
     taken, h = (
         noise_taken_up(hessian, noise, n_data, batch_size, damping),
         np.asarray(preconditioner, dtype=float),
@@ -127,21 +143,23 @@ def injection_bound(
 ) -> float:
     """The largest h for which the matched injection of the step h·`shape` is still a covariance.
 
-    h ≤ (2μ/N)/λ_max(shape·(μ/((2−μ)N) A + C/S)). With `drift=False` the term in A is left out: the bound of an injection that
-    makes up for the gradient noise alone, 2μh/N I − h²C/S.
+    h ≤ (2μ/N)/λ_max(shape·(μ/((2−μ)N) A + C/S)). With `drift=False` the term in A is left out: the
+    bound of an injection that makes up for the gradient noise alone, 2μh/N I − h²C/S.
 
     >>> injection_bound(np.eye(2), np.eye(2), n_data=10, batch_size=5.0)  # 2/(1 + N/S)
     0.666666666666666...
     """
     a = np.asarray(hessian, dtype=float)
     taken = noise_taken_up(a if drift else np.zeros_like(a), noise, n_data, batch_size, damping)
-    # The eigenvalues of shape·T are the rates at which a step of this shape would move on the Hessian T.
+    # The eigenvalues of shape·T are the rates at which a step of this shape would move on the
+    # Hessian T.
     largest = float(np.max(normal_modes(taken, shape).rates))
     return float("inf") if largest <= 0.0 else 2.0 * damping / (n_data * largest)
 
 
 def largest_rate_within(divergence: Callable[[float], float], bound: float, limit: float) -> float:
-    """The largest rate up to `bound` whose divergence, growing with the rate, is at most `limit`; to 0.1 %, from below.
+    """The largest rate up to `bound` whose divergence, growing with the rate, is at most `limit`;
+    to 0.1 %, from below.
 
     >>> round(largest_rate_within(lambda rate: rate**2, bound=10.0, limit=4.0), 2)
     2.0
@@ -171,7 +189,9 @@ def exact_rate(
     injected: ArrayLike | None = None,
     objective: str = "kl_qp",
 ) -> float:
-    """The ε for which H = ε·shape comes closest to `target`, on the exact discrete-time covariance: a bounded 1-D search."""
+    """The ε for which H = ε·shape comes closest to `target`, on the exact discrete-time covariance:
+    a bounded 1-D search.
+    """
     unit = normal_modes(hessian, shape, damping)
     gradient_noise = np.asarray(noise, dtype=float) / batch_size
     bound = 2.0 * (2.0 - damping) / float(np.max(unit.rates))
@@ -203,9 +223,11 @@ def exact_diagonal(
     damping: float = 1.0,
     objective: str = "kl_qp",
 ) -> Array:
-    """The diagonal H closest to `target` on the exact discrete-time covariance: BFGS on log h from `start`.
+    """The diagonal H closest to `target` on the exact discrete-time covariance: BFGS on log h from
+    `start`.
 
-    The gradient comes from the adjoint Lyapunov equation, so that one evaluation costs two solves whatever D is.
+    The gradient comes from the adjoint Lyapunov equation, so that one evaluation costs two solves
+    whatever D is.
     """
     a, c = np.asarray(hessian, dtype=float), np.asarray(noise, dtype=float) / batch_size
     dimension, memory = a.shape[0], 1.0 - damping
@@ -247,7 +269,9 @@ def exact_diagonal(
 
 
 def _minimise(function: Callable[[float], float], log_bound: float) -> float:
-    """Minimum below the stability bound: a coarse look over 12 decades, then Brent's method around the best point."""
+    """Minimum below the stability bound: a coarse look over 12 decades, then Brent's method around
+    the best point.
+    """
     grid = log_bound - np.linspace(1e-3, 12.0 * np.log(10.0), 97)
     best = int(np.argmin([function(point) for point in grid]))
     high = grid[best - 1] if best > 0 else log_bound - 1e-12

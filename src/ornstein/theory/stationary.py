@@ -1,6 +1,7 @@
 """Stationary covariance, autocovariance and stability of the one recursion that every sampler is.
 
-Units: `noise` is the covariance of the minibatch gradient of the *mean* loss, f·C/S; covariances are those of θ.
+Units: `noise` is the covariance of the minibatch gradient of the *mean* loss, f·C/S; covariances
+are those of θ.
 """
 
 from __future__ import annotations
@@ -12,17 +13,19 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from ornstein.theory.modes import Array, Modes, as_matrix, congruence, normal_modes
+from ornstein.theory.matrices import Array
+from ornstein.theory.modes import Modes, as_matrix, congruence, normal_modes
 
 Response = Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
 class Process:
-    """The stationary law of what a sampler delivers: iterates `spacing` apart, or means over `window` steps.
+    """The stationary law of what a sampler delivers: iterates `spacing` apart, or means over
+    `window` steps.
 
-    `stationary` is the covariance of single iterates in the modes' coordinates, `scale` the linear map applied to what is
-    delivered (None: none).
+    `stationary` is the covariance of single iterates in the modes' coordinates, `scale` the linear
+    map applied to what is delivered (None: none).
     """
 
     modes: Modes
@@ -94,7 +97,8 @@ def stationary_covariance(
     injected: ArrayLike | None = None,
     time: str = "discrete",
 ) -> Array:
-    """Σ of the recursion with constant noise; the discrete solution obeys Σ = MΣMᵀ + H·noise·H + R exactly (μ = 1).
+    """Σ of the recursion with constant noise; the discrete solution obeys Σ = MΣMᵀ + H·noise·H + R
+    exactly (μ = 1).
 
     >>> float(stationary_covariance([[1.0]], [[1.0]], 0.5)[0, 0])  # h²/(2h − h²)
     0.33333333333333...
@@ -122,14 +126,17 @@ def solve_modes_responding(
     rounds: int = 2000,
     guess: tuple[Array, Array] | None = None,
 ) -> Array | None:
-    """Σ in the modes' coordinates when the noise is `noise + response(Σ)`, Σ ↦ E[AΣA] − AΣA; None if it grows for ever.
+    """Σ in the modes' coordinates when the noise is `noise + response(Σ)`, Σ ↦ E[AΣA] − AΣA; None
+    if it grows for ever.
 
-    `guess` is a covariance of θ that may be the solution, as that which a sampler was tuned for is, and the response to it.
+    `guess` is a covariance of θ that may be the solution, as that which a sampler was tuned for is,
+    and the response to it.
 
-    With Y this Σ, d the divisor and K[Y] = Tᵀ response(TYTᵀ) T, it solves d∘Y − K[Y] = what the constant noise adds in a step.
-    K is symmetric, and there is a stationary covariance if and only if d − K is positive. Conjugate gradients find it in half as
-    many calls of the response as the series Y + K[Y]/d + … takes; where there is none they meet a direction in which d − K is
-    not positive.
+    With Y this Σ, d the divisor and K[Y] = Tᵀ response(TYTᵀ) T, it solves d∘Y − K[Y] = what the
+    constant noise adds in a step. K is symmetric, and there is a stationary covariance if and only
+    if d − K is positive. Conjugate gradients find it in half as many calls of the response as the
+    series Y + K[Y]/d + … takes; where there is none they meet a direction in which d − K is not
+    positive.
     """
     start = solve_modes(modes, noise, injected)
     divisor = modes.divisor("discrete", diagonal=start.ndim == 1)
@@ -167,7 +174,8 @@ def solve_modes_responding(
 def _carries_less(covariance: Array, called_forth: Array) -> bool:
     """Whether Y > 0 and Y > K[Y]/d, which proves that the series Y + K[Y]/d + … ends.
 
-    K/d carries covariances into covariances, so that K[Y]/d ≤ (1−ε)Y for some ε > 0, and again and again.
+    K/d carries covariances into covariances, so that K[Y]/d ≤ (1−ε)Y for some ε > 0, and again and
+    again.
     """
     try:
         for matrix in (covariance, covariance - called_forth):
@@ -182,9 +190,10 @@ def mean_square_bound(
 ) -> float:
     """The largest factor on H that leaves a stationary covariance.
 
-    Without a response that is 2(2−μ)/λ_max(HA). With one it is the factor c at which a positive Σ carries itself: the noise
-    that Σ calls forth, under the step cH, has Σ again as its stationary covariance. Found by power iteration, each round with
-    the c that keeps the size of Σ; one call of the response per round.
+    Without a response that is 2(2−μ)/λ_max(HA). With one it is the factor c at which a positive Σ
+    carries itself: the noise that Σ calls forth, under the step cH, has Σ again as its stationary
+    covariance. Found by power iteration, each round with the c that keeps the size of Σ; one call
+    of the response per round.
     """
     plain = 2.0 * (2.0 - modes.damping) / float(np.max(modes.rates))
     if response is None:
@@ -201,7 +210,9 @@ def mean_square_bound(
 
 
 def _answer(modes: Modes, driven: Array, factor: float) -> Array:
-    """Stationary covariance (in the coordinates of H) under the step `factor`·H of gradient noise `driven`."""
+    """Stationary covariance (in the coordinates of H) under the step `factor`·H of gradient noise
+    `driven`.
+    """
     scaled = replace(modes, rates=factor * modes.rates)
     return factor**2 * driven / scaled.divisor("discrete", diagonal=driven.ndim == 1)
 

@@ -1,8 +1,9 @@
 """Does what the posterior predicts happen as often as it says? On the rows the model holds.
 
-Numbers (gaussian, poisson): where each observation falls in its own predictive law (the probability integral transform, made
-continuous for counts by a random share of the jump) should be uniform; and how many observations the central intervals hold.
-Classes: among rows given the probability p, a share p should be of that class.
+Numbers (gaussian, poisson): where each observation falls in its own predictive law (the probability
+integral transform, made continuous for counts by a random share of the jump) should be uniform; and
+how many observations the central intervals hold. Classes: among rows given the probability p, a
+share p should be of that class.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.stats
 
-from ornstein.interfaces.predicting import thinned_draws
+from ornstein.interfaces.table.predicting import thinned_draws
+from ornstein.types import Array
 
 if TYPE_CHECKING:
-    from ornstein.glm import GLM
-    from ornstein.posterior import Posterior
+    from ornstein.model.regression import GLM
+    from ornstein.posterior.posterior import Posterior
 
-Array = np.ndarray
 MOST_ROWS, MOST_DRAWS, BINS = 5000, 200, 10
 
 
@@ -37,7 +38,9 @@ class Reliability:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """The curve, the transforms that should be uniform (numbers only), and a sentence with figures."""
+    """The curve, the transforms that should be uniform (numbers only), and a sentence with
+    figures.
+    """
 
     reliability: Reliability
     transforms: Array | None
@@ -109,8 +112,9 @@ def _classes(expected: Array, codes: Array) -> Calibration:
     error = float(np.sum(counts * np.abs(promised - happened)) / counts.sum())
     guess = one_vs_rest.argmax(axis=1) if mean.ndim > 1 else (mean > 0.5).astype(int)
     sentence = (
-        f"Probabilities are off by {100 * error:.1f} percentage points on average (expected calibration error over "
-        f"{used.size} groups); the most probable class is right in {100 * np.mean(guess == codes):.1f} % of the rows."
+        f"Probabilities are off by {100 * error:.1f} percentage points on average (expected"
+        f" calibration error over {used.size} groups); the most probable class is right in"
+        f" {100 * np.mean(guess == codes):.1f} % of the rows."
     )
     curve = Reliability(
         promised, happened, low, high, "predicted probability", "share of rows in the class"

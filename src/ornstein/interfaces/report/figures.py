@@ -1,4 +1,6 @@
-"""The report's figures. Each function returns something that draws on a Matplotlib figure in the roles of `theme`."""
+"""The report's figures. Each function returns something that draws on a Matplotlib figure in the
+roles of `theme`.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +9,29 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ornstein.checks import printable
 from ornstein.interfaces.report.theme import Draw, Roles
 from ornstein.theory import Process, covariance_standard_error
 from ornstein.theory.modes import as_matrix
+from ornstein.types import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
     from ornstein.interfaces.report.calibration import Reliability
-    from ornstein.posterior import Posterior
+    from ornstein.posterior.posterior import Posterior
 
-Array = np.ndarray
 MOST_POINTS = 400
-NINETY = float(
-    np.sqrt(-2.0 * np.log(0.1))
-)  # radius of the ellipse that holds 90 % of a two-dimensional normal
+# radius of the ellipse that holds 90 % of a two-dimensional normal
+NINETY = float(np.sqrt(-2.0 * np.log(0.1)))
 
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """A posterior beside what theory said of it: the covariance of its draws, the posterior's own, and the process behind."""
+    """A posterior beside what theory said of it: the covariance of its draws, the posterior's own,
+    and the process behind.
+    """
 
     posterior: Posterior
     covariance: Array
@@ -53,7 +57,7 @@ class Predicted:
 
 def short(name: str, length: int = 16) -> str:
     """A name that fits an axis."""
-    return name if len(name) <= length else name[: length - 1] + "…"
+    return printable(name, length)
 
 
 def block(covariance: Array, places: Array | list[int]) -> Array:
@@ -63,7 +67,9 @@ def block(covariance: Array, places: Array | list[int]) -> Array:
 
 
 def ellipses(law: Predicted, first: int, second: int) -> Draw:
-    """Two parameters: draws, and the ellipses that should hold 90 % of them, in predicted standard deviations."""
+    """Two parameters: draws, and the ellipses that should hold 90 % of them, in predicted standard
+    deviations.
+    """
     posterior, pair = law.posterior, [first, second]
     predicted, empirical, target = (
         block(matrix, pair) for matrix in (law.covariance, posterior.covariance, law.target)
@@ -100,7 +106,9 @@ def _ellipse(covariance: Array) -> Array:
 
 
 def telling_pairs(law: Predicted, among: Array) -> list[tuple[int, int]]:
-    """The two pairs that differ most from the prediction, with no parameter in common, and the most correlated pair."""
+    """The two pairs that differ most from the prediction, with no parameter in common, and the most
+    correlated pair.
+    """
     differing, correlated = [], []
     for position, first in enumerate(among):
         for second in among[position + 1 :]:
@@ -127,7 +135,9 @@ def covariance_scores(law: Predicted) -> Array:
 
 
 def heat_map(matrix: Array, names: list[str], limit: float, digits: int, title: str) -> Draw:
-    """A symmetric matrix as squares: one colour for positive, another for negative, the page's own for zero."""
+    """A symmetric matrix as squares: one colour for positive, another for negative, the page's own
+    for zero.
+    """
     labels = [short(name, 14) for name in names]
     size = len(labels)
 
@@ -185,7 +195,9 @@ def trace(series: Array, label: str) -> Draw:
 def autocorrelation(
     law: Predicted, covector: Array, series: Array, label: str, lags: int = 6
 ) -> Draw:
-    """Autocorrelation of a linear function of the parameters: the draws' as points, the theory's as a curve in steps."""
+    """Autocorrelation of a linear function of the parameters: the draws' as points, the theory's as
+    a curve in steps.
+    """
     thin, lags = law.posterior.settings["thin"], min(lags, series.shape[1] - 1)
     found = np.array([_correlation(series, lag) for lag in range(lags + 1)])
     process = law.process
@@ -272,7 +284,9 @@ def reliability(found: Reliability) -> Draw:
 
 
 def histogram(values: Array, bins: int, label: str) -> Draw:
-    """Values in [0, 1] that should be uniform, with the band in which 95 % of flat histograms' bars lie."""
+    """Values in [0, 1] that should be uniform, with the band in which 95 % of flat histograms' bars
+    lie.
+    """
     import scipy.stats
 
     counts, edges = np.histogram(values, bins=bins, range=(0.0, 1.0))

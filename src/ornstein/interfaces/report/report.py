@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ornstein.errors import FileError
-from ornstein.interfaces.console import number
+from ornstein.checks import printable
 from ornstein.interfaces.report.sections import sections
+from ornstein.interfaces.table.wording import number
+from ornstein.posterior.files import replacing
+from ornstein.types import Array
 
 if TYPE_CHECKING:
     import pandas
 
-    from ornstein.diagnostics.verdict import Verdict
-    from ornstein.interfaces.encoding import Encoding
-    from ornstein.model import Model
-    from ornstein.posterior import Posterior
+    from ornstein.interfaces.table.encoding import Encoding
+    from ornstein.model.model import Model
+    from ornstein.posterior.posterior import Posterior
+    from ornstein.verdict.verdict import Verdict
 
-Array = np.ndarray
 MOST_ROWS = 60
 SMALL = 6  # decimals beyond which small numbers are written with a power of ten
 MEANING = {
-    "trusted": "The chain did what theory said it would, and what theory says is the posterior, within the bounds below.",
-    "caution": "Usable with care: at least one finding is outside its bound. Read it, and what would mend it.",
-    "not trusted": "Do not take these draws for the posterior: at least one finding is far outside its bound.",
+    "trusted": (
+        "The chain did what theory said it would, and what theory says is the posterior, within the"
+        " bounds below."
+    ),
+    "caution": (
+        "Usable with care: at least one finding is outside its bound. Read it, and what would"
+        " mend it."
+    ),
+    "not trusted": (
+        "Do not take these draws for the posterior: at least one finding is far outside its bound."
+    ),
 }
-ORDER = ("not trusted", "caution", "trusted", "skipped")
+ORDER = ("not trusted", "caution", "trusted", "note", "skipped")
 VERSIONS = ("ornstein", "jax", "numpy", "scipy", "python")
 NOT_SHOWN = ("table", "source", "rows", *VERSIONS)
 
@@ -40,7 +50,9 @@ def write_report(
     verdict: Verdict | None = None,
     title: str | None = None,
 ) -> Path:
-    """Write the report of a fit; `model` where the posterior was loaded and has none, for what needs the data."""
+    """Write the report of a fit; `model` where the posterior was loaded and has none, for what
+    needs the data.
+    """
     import jinja2
 
     environment = jinja2.Environment(
@@ -49,23 +61,29 @@ def write_report(
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
+        finalize=_shown,
     )
     environment.filters["number"] = number
     page = environment.get_template("report.html.j2").render(
         **_context(posterior, model, verdict, title)
     )
-    path = Path(path)
-    try:
-        path.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise FileError(f"cannot write {path}: {error.strerror or error}") from error
-    return path
+    with replacing(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    return Path(path)
+
+
+def _shown(value: object) -> object:
+    """What the page shows of a value, before it is escaped for HTML: all text is taken for foreign
+    but what a filter has marked as safe.
+    """
+    plain = isinstance(value, str) and not hasattr(value, "__html__")
+    return printable(value, most=None) if plain else value
 
 
 def _context(
     posterior: Posterior, model: Model | None, verdict: Verdict | None, title: str | None
-) -> dict[str, Any]:
-    from ornstein.interfaces.fitting import encoding_of
+) -> dict[str, object]:
+    from ornstein.interfaces.table.fitting import encoding_of
 
     encoding = encoding_of(posterior) if "table" in posterior.settings else None
     model = posterior.model if model is None else model
@@ -94,7 +112,7 @@ def _context(
     }
 
 
-def _is_shown(name: str, value: Any) -> bool:
+def _is_shown(name: str, value: object) -> bool:
     return name not in NOT_SHOWN and isinstance(value, str | int | float | bool | np.number)
 
 
@@ -126,7 +144,7 @@ def _facts(posterior: Posterior) -> list[tuple[str, str]]:
 
 def _coefficients(
     posterior: Posterior, summary: pandas.DataFrame, encoding: Encoding | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Rows of the table; the bars lie on the standardised scale, where columns are comparable."""
     factors = np.ones(len(summary)) if encoding is None else encoding.standardising
     drawn = np.arange(len(summary)) < len(factors)
@@ -141,7 +159,7 @@ def _coefficients(
     def place(value: float) -> float:
         return float(100.0 * (value - left) / (right - left))
 
-    def bar(position: int) -> dict[str, Any]:
+    def bar(position: int) -> dict[str, object]:
         ends = float(low.iloc[position]), float(high.iloc[position])
         middle = place(float(bars["mean"].iloc[position]))
         return {
@@ -162,8 +180,9 @@ def _coefficients(
     return {"rows": rows, "zero": place(0.0), "interval": interval}
 
 
-def _written(values: dict[Any, float]) -> dict[str, str]:
-    """Mean and interval to a hundredth of the standard deviation or so; minus signs as wide as plus signs.
+def _written(values: dict[Hashable, float]) -> dict[Hashable, str]:
+    """Mean and interval to a hundredth of the standard deviation or so; minus signs as wide as plus
+    signs.
 
     >>> _written({"mean": -1.2345, "sd": 0.04}), _written({"mean": 1.0531e-05, "sd": 6.57e-07})
     ({'mean': '−1.2345', 'sd': '0.0400'}, {'mean': '1.053e−05', 'sd': '6.6e−07'})
@@ -174,9 +193,8 @@ def _written(values: dict[Any, float]) -> dict[str, str]:
         if np.isfinite(spread) and spread > 0
         else 4
     )
-    if (
-        decimals > SMALL and max(abs(values["mean"]), spread) < 10.0**-3
-    ):  # a row of zeros says less than a power of ten
+    # a row of zeros says less than a power of ten
+    if decimals > SMALL and max(abs(values["mean"]), spread) < 10.0**-3:
         shown = {
             name: max(0, int(np.floor(np.log10(abs(value) or spread))) + decimals - 1)
             for name, value in values.items()

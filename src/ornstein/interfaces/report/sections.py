@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ornstein.draw_statistics import split_r_hat
 from ornstein.interfaces.report import figures
 from ornstein.interfaces.report.calibration import calibrate
 from ornstein.interfaces.report.theme import Draw, as_png, as_svg
+from ornstein.posterior.statistics import split_r_hat
 
 if TYPE_CHECKING:
-    from ornstein.model import Model
-    from ornstein.posterior import Posterior
+    from ornstein.model.model import Model
+    from ornstein.posterior.posterior import Posterior
 
-Array = np.ndarray
 MOST_CELLS, MOST_TRACES, EXACT_ERRORS = 14, 3, 200
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A figure with its name (letters and dashes), a description for those who cannot see it, and a caption."""
+    """A figure with its name (letters and dashes), a description for those who cannot see it, and a
+    caption.
+    """
 
     name: str
     draw: Draw
@@ -40,7 +41,7 @@ class Section:
     """Rows of panels, and the numbers that the text around them quotes."""
 
     rows: tuple[tuple[Panel, ...], ...]
-    facts: dict[str, Any]
+    facts: dict[str, object]
 
     def png(self, path: Path) -> Path:
         """All panels of the section in one file."""
@@ -85,7 +86,10 @@ def _covariance(law: figures.Predicted) -> Section:
             square,
         )
     ]
-    caption = "Covariance of the draws, in the same units: ones on the diagonal if variances are as predicted"
+    caption = (
+        "Covariance of the draws, in the same units: ones on the diagonal if variances are as"
+        " predicted"
+    )
     draw = figures.heat_map(
         figures.block(posterior.covariance, among) / scale, names, 1.0, 2, "Found in the draws"
     )
@@ -93,7 +97,10 @@ def _covariance(law: figures.Predicted) -> Section:
     if scores is not None:
         chosen = scores[np.ix_(among, among)]
         limit = max(4.0, float(np.abs(chosen).max()))
-        caption = f"Their difference in Monte-Carlo standard errors; full colour is ±{limit:.1f}, chance reaches about 3"
+        caption = (
+            f"Their difference in Monte-Carlo standard errors; full colour is ±{limit:.1f}, chance"
+            " reaches about 3"
+        )
         maps.append(
             Panel(
                 "covariance-difference",
@@ -107,7 +114,8 @@ def _covariance(law: figures.Predicted) -> Section:
         Panel(
             f"ellipses-{place}",
             figures.ellipses(law, first, second),
-            f"predicted and found ellipses of {posterior.names[first]} and {posterior.names[second]}",
+            f"predicted and found ellipses of {posterior.names[first]} and"
+            f" {posterior.names[second]}",
         )
         for place, (first, second) in enumerate(figures.telling_pairs(law, among), start=1)
     ]
@@ -115,7 +123,9 @@ def _covariance(law: figures.Predicted) -> Section:
 
 
 def _chains(law: figures.Predicted) -> Section:
-    """Trace and autocorrelation of the slowest direction and of the parameters with the largest R-hat."""
+    """Trace and autocorrelation of the slowest direction and of the parameters with the largest
+    R-hat.
+    """
     posterior, modes = law.posterior, law.process.modes
     covectors = [("slowest direction", modes.slowest)]
     r_hat = [
@@ -138,14 +148,19 @@ def _chains(law: figures.Predicted) -> Section:
 
 
 def _calibration(posterior: Posterior, model: Model | None) -> Section | None:
-    """For regressions whose rows are at hand; weights and offsets are not known for new rows, so not for those."""
-    from ornstein.glm import GLM
+    """For regressions whose rows are at hand; weights and offsets are not known for new rows, so
+    not for those.
+    """
+    from ornstein.model.regression import GLM
 
     if not isinstance(model, GLM) or "offset" in model.data or "weight" in model.data:
         return None
     found = calibrate(posterior, model)
     size = (4.2, 3.6)
-    caption = "On the dotted line, what is promised is what happens. Band: 95 % interval of the observed share."
+    caption = (
+        "On the dotted line, what is promised is what happens. Band: 95 % interval of the observed"
+        " share."
+    )
     panels = [
         Panel(
             "calibration",
@@ -159,7 +174,10 @@ def _calibration(posterior: Posterior, model: Model | None) -> Section | None:
         draw = figures.histogram(
             found.transforms, 20, "place of the row in its predictive distribution"
         )
-        caption = "Flat is right; a hump means too wide, a bowl too narrow, a slope biased. Grey: where 95 % of bars would lie."
+        caption = (
+            "Flat is right; a hump means too wide, a bowl too narrow, a slope biased. Grey: where"
+            " 95 % of bars would lie."
+        )
         panels.append(
             Panel("transforms", draw, "histogram of probability integral transforms", caption, size)
         )

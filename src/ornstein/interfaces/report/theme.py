@@ -1,7 +1,8 @@
 """Figures that follow the page from light to dark: drawn once, in roles instead of colours.
 
-Matplotlib wants colours, so each role is drawn in a colour of its own that occurs nowhere else, and in the SVG that colour is
-replaced by a CSS variable of the page. For a PNG file the roles get the colours of the light page.
+Matplotlib wants colours, so each role is drawn in a colour of its own that occurs nowhere else, and
+in the SVG that colour is replaced by a CSS variable of the page. For a PNG file the roles get the
+colours of the light page.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from ornstein.checks import printable
+from ornstein.posterior.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
@@ -60,6 +64,7 @@ _VARIABLES = {
     ON_PAGE.target: "var(--target)",
     **{colour: f"var(--chain-{number})" for number, colour in enumerate(ON_PAGE.chains, start=1)},
 }
+OURS = {"Software": "ornstein"}  # by which a later run knows the file for one of its own
 Draw = Callable[["Figure | SubFigure", Roles], None]
 
 
@@ -104,7 +109,9 @@ def _style(roles: Roles) -> Iterator[None]:
 
 
 def as_svg(draw: Draw, name: str, description: str, size: tuple[float, float] = (4.2, 3.0)) -> str:
-    """The figure as an SVG element for the page; `name` keeps its ids apart from those of other figures."""
+    """The figure as an SVG element for the page; `name` keeps its ids apart from those of other
+    figures.
+    """
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -129,7 +136,8 @@ def as_png(
         for line, row in zip(parts, rows, strict=True):
             for part, draw in zip(line, row, strict=False):
                 draw(part, LIGHT)
-        figure.savefig(path, dpi=130)
+        with replacing(path) as temporary:
+            figure.savefig(temporary, dpi=130, metadata=OURS)
     return path
 
 
@@ -151,4 +159,7 @@ def _inlined(text: str, name: str, description: str) -> str:
     body = re.sub(r"font-family: [^;\"]*", "font-family: var(--sans)", body)
     body = re.sub(r"(font: [^;\"']*)'[^;\"]*", r"\1var(--sans)", body)
     body = body.replace("xlink:href", "href")
-    return f'<svg viewBox="{box.group(1)}" role="img" aria-label="{escape(description, quote=True)}">{body}'
+    return (
+        f'<svg viewBox="{box.group(1)}" role="img"'
+        f' aria-label="{escape(printable(description, most=None), quote=True)}">{body}'
+    )

@@ -1,0 +1,1 @@
+"""How numbers are computed: JAX's width and compilation."""

@@ -1,0 +1,185 @@
+"""The local picture at the mode: Hessian A of the mean loss, gradient noise C, and how the noise
+depends on the spread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.linalg
+
+from ornstein.checks import is_whole, printable
+from ornstein.errors import CurvatureError, InputError
+from ornstein.theory import Gaussian
+from ornstein.types import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Curvature:
+    """Mode, Hessian and noise of the mean loss; the posterior it stands for is N(mode, A⁻¹/N).
+
+    Args:
+        mode: where the gradient of the mean loss vanishes.
+        hessian: A, (D, D), or (D,) where only a diagonal is known.
+        noise: C, the covariance of single-example gradients at the mode, same shapes.
+        n_data: N.
+        noise_response: Σ ↦ K[Σ], what a spread Σ of θ adds to C, linear and symmetric (⟨K[Σ], Π⟩ =
+            ⟨Σ, K[Π]⟩, as E[AΣA] − AΣA is); None takes the noise as constant.
+        prior_hessian: Λ, the Hessian of −log prior, already contained in A as Λ/N; needed only
+            where C is singular.
+        approximate: in words, what in it is an approximation.
+        hessian_product: v ↦ Av, where the whole A is too large to hold but its largest eigenvalue
+            decides stability.
+
+    >>> cur = Curvature(mode=[0.0], hessian=[[2.0]], noise=[[2.0]], n_data=100)
+    >>> round(float(cur.laplace.covariance[0, 0]), 12)
+    0.005
+    """
+
+    mode: Array
+    hessian: Array
+    noise: Array
+    n_data: int
+    noise_response: Callable[[Array], Array] | None = None
+    prior_hessian: Array | None = None
+    names: tuple[str, ...] = ()
+    approximate: str = ""
+    hessian_product: Callable[[Array], Array] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("mode", "hessian", "noise"):
+            try:
+                value = np.asarray(getattr(self, name), dtype=float)
+            except (TypeError, ValueError):
+                raise InputError(
+                    f"{name} must be an array of numbers; got {getattr(self, name)!r}"
+                ) from None
+            if not np.all(np.isfinite(value)):
+                raise InputError(f"{name} holds a value that is not finite")
+            object.__setattr__(self, name, value)
+        size = self.mode.size
+        for name in ("hessian", "noise"):
+            value = getattr(self, name)
+            if value.shape not in {(size,), (size, size)}:
+                raise InputError(
+                    f"{name} must have shape {(size, size)} or {(size,)}; it has {value.shape}"
+                )
+            if value.ndim == 2 and not np.allclose(
+                value, value.T, rtol=1e-8, atol=1e-12 * np.abs(value).max()
+            ):
+                raise InputError(f"{name} must be symmetric")
+        if not is_whole(self.n_data) or self.n_data < 1:
+            raise InputError(f"n_data must be a whole number, 1 or more; got {self.n_data!r}")
+        if not self.names:
+            object.__setattr__(
+                self, "names", tuple(f"theta[{position}]" for position in range(size))
+            )
+        self._require_positive_definite()
+
+    @property
+    def dim(self) -> int:
+        return self.mode.size
+
+    @property
+    def diagonal(self) -> bool:
+        """Whether only diagonals are known."""
+        return self.hessian.ndim == 1
+
+    @cached_property
+    def posterior_covariance(self) -> Array:
+        """A⁻¹/N."""
+        if self.diagonal:
+            return 1.0 / (self.n_data * self.hessian)
+        try:
+            inverse = _inverse(self.hessian)
+        except np.linalg.LinAlgError:
+            # Scales of the parameters so different that only a diagonal of ones can be factorised.
+            scale = np.sqrt(np.diagonal(self.hessian))
+            inverse = _inverse(self.hessian / np.multiply.outer(scale, scale))
+            inverse = inverse / np.multiply.outer(scale, scale)
+        return (inverse + inverse.T) / (2.0 * self.n_data)
+
+    @cached_property
+    def laplace(self) -> Gaussian:
+        """The Gaussian posterior at the mode."""
+        return Gaussian(self.mode, self.posterior_covariance)
+
+    @cached_property
+    def effective_noise(self) -> Array:
+        """C + K[A⁻¹/N]: the noise met by a chain that is spread like the posterior."""
+        return self.noise_at(self.posterior_covariance)
+
+    def noise_at(self, covariance: Array) -> Array:
+        """C + K[Σ] for a chain spread like Σ."""
+        return (
+            self.noise
+            if self.noise_response is None
+            else self.noise + self.noise_response(covariance)
+        )
+
+    def largest_rate(self, preconditioner: Array) -> float:
+        """λ_max(HA) for a diagonal or scalar H, by power iteration where A itself is not held."""
+        root = np.sqrt(np.broadcast_to(preconditioner, (self.dim,)))
+        if self.hessian_product is None:
+            return (
+                float(np.max(root**2 * self.hessian))
+                if self.diagonal
+                else float(np.linalg.eigvalsh(root[:, None] * self.hessian * root)[-1])
+            )
+        product = self.hessian_product
+        return _largest_eigenvalue(lambda vector: root * product(root * vector), self.dim)
+
+    def direction(self, vector: Array, most: int = 3) -> str:
+        """A direction in words, by the parameters that matter most in it."""
+        order = np.argsort(-np.abs(vector))[:most]
+        return ", ".join(
+            f"{vector[position]:+.2f} {printable(self.names[position])}"
+            for position in order
+            if vector[position]
+        )
+
+    def _require_positive_definite(self) -> None:
+        diagonal = self.hessian if self.diagonal else np.diagonal(self.hessian)
+        worst = int(np.argmin(diagonal))
+        if diagonal[worst] <= 0:
+            raise CurvatureError(
+                f"the Hessian at the mode is not positive definite: {diagonal[worst]:.3g} in the"
+                f" direction +1.00 {printable(self.names[worst])}. Neither the data nor the prior"
+                " say where that parameter is: give it a proper prior, drop it, start the search"
+                " elsewhere (init), or, for a network, use measure(model, hessian='fisher')"
+            )
+        if self.diagonal:
+            return
+        scale = np.sqrt(diagonal)
+        values, vectors = np.linalg.eigh(self.hessian / np.multiply.outer(scale, scale))
+        # less than rounding leaves of the eigenvalues of so large a matrix
+        if values[0] <= max(1e-13, self.dim * np.finfo(float).eps) * max(1.0, values[-1]):
+            raise CurvatureError(
+                "the Hessian at the mode is not positive definite: smallest eigenvalue"
+                f" {values[0]:.3g} (columns scaled to one) in the direction"
+                f" {self.direction(vectors[:, 0] / scale / np.linalg.norm(vectors[:, 0] / scale))}."
+                " Columns may be collinear: give the prior a positive precision, drop a column,"
+                " or, for a network, use measure(model, hessian='fisher')"
+            )
+
+
+def _inverse(matrix: Array) -> Array:
+    return scipy.linalg.cho_solve(scipy.linalg.cho_factor(matrix), np.eye(len(matrix)))
+
+
+def _largest_eigenvalue(
+    product: Callable[[Array], Array], dimension: int, rounds: int = 30
+) -> float:
+    vector = np.random.default_rng(0).normal(size=dimension)
+    value = 0.0
+    for _ in range(rounds):
+        vector /= np.linalg.norm(vector)
+        image = product(vector)
+        previous, value = value, float(vector @ image)
+        vector = image
+        if abs(value - previous) <= 1e-3 * abs(value):
+            break
+    return value

@@ -1,1 +1,0 @@
-"""Is the chain there yet, and is it right?"""

@@ -1,0 +1,1 @@
+"""The recursion that every sampler is, and what theory predicts of it."""

@@ -1,0 +1,1 @@
+"""Runs a kernel on a loss; knows no theory."""

@@ -1,0 +1,234 @@
+"""The doors of the library: each chooses between this process, a Dask cluster and
+variational EM.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import ArrayLike
+
+from ornstein.curvature.curvature import Curvature
+from ornstein.dynamics.dynamics import Dynamics, Sampler
+from ornstein.errors import InputError
+from ornstein.hyper import saved
+from ornstein.model import regression
+from ornstein.model.model import Model
+from ornstein.model.regression import GLM
+from ornstein.posterior.posterior import Posterior
+from ornstein.sampling.request import SampleRequest
+from ornstein.sampling.resume import newest, resumed_here
+from ornstein.sampling.run import run_here
+from ornstein.types import PyTree
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+
+def glm(
+    X: object,
+    y: object,
+    family: str = "gaussian",
+    prior_precision: ArrayLike = 1.0,
+    noise_scale: float | str = "infer",
+    intercept: bool = True,
+    weights: ArrayLike | None = None,
+    offset: ArrayLike | None = None,
+    intercept_precision: float = 0.0,
+    classes: ArrayLike | None = None,
+) -> GLM:
+    """A regression as a Model.
+
+    Args:
+        X: rows × columns; NumPy, JAX, pandas, polars, scipy.sparse or a memory map. Column names
+            become parameter names. Beyond memory: a path to an .npy file, a Zarr array, or a
+            Parquet or Arrow file or folder (see `open_table`).
+        y: one value per row; labels of any kind for the two discrete families; the column's name
+            where X is a table on disk.
+        family: gaussian, bernoulli, categorical or poisson.
+        prior_precision: 1/variance of the normal prior on the coefficients: one number, or one per
+            column; 0 is flat.
+        noise_scale: gaussian family: a number fixes σ, "infer" adds log σ as a parameter with a
+            flat prior.
+        intercept: whether to add an intercept, with a normal prior of precision
+            `intercept_precision`.
+        weights: multiply the rows' log likelihoods.
+        classes: the labels of the two discrete families in order, where not all of them need be in
+            y.
+        offset: added to the linear predictor, one number per row (categorical: one per row and
+            class).
+
+    >>> import numpy as np
+    >>> model = glm(np.eye(3), [0, 1, 1], family="bernoulli")
+    >>> model.dim, model.names
+    (4, ('x0', 'x1', 'x2', 'intercept'))
+    """
+    settings: dict[str, Any] = {
+        "family": family,
+        "prior_precision": prior_precision,
+        "noise_scale": noise_scale,
+        "intercept": intercept,
+        "weights": weights,
+        "offset": offset,
+        "intercept_precision": intercept_precision,
+        "classes": classes,
+    }
+    if is_dask(X):
+        from ornstein.cluster.shards import sharded_glm
+
+        return sharded_glm(X, y, settings)  # type: ignore[return-value]
+    return regression.glm(X, y, **settings)
+
+
+def is_dask(value: object) -> bool:
+    """Whether it is one of Dask's collections."""
+    return type(value).__module__.split(".")[0] in ("dask", "dask_expr")
+
+
+def sample(
+    model: Model,
+    sampler: Sampler | Dynamics | None = None,
+    *,
+    batch_size: int | str = "auto",
+    scheme: str = "replacement",
+    draws: int = 1000,
+    chains: int = 4,
+    thin: int | str = "auto",
+    warmup: int | str = "auto",
+    max_steps: int = 20_000_000,
+    curvature: Curvature | None = None,
+    init: PyTree = None,
+    seed: int = 0,
+    dtype: str | None = None,
+    keep: str = "draws",
+    progress: bool = True,
+    checkpoint: str | Path | None = None,
+    every: str | float = "60s",
+    client: Client | None = None,
+    first_chain: int = 0,
+    extrapolate: bool = False,
+) -> Posterior:
+    """Draw from the posterior by stochastic gradients, with every number that is not given chosen
+    by theory.
+
+    Args:
+        model: what is inferred.
+        sampler: a sampler (a rule that is tuned here) or a Dynamics (taken as it is); None is
+            `ConstantSGD("full")`, or diagonal above 2000 parameters.
+        batch_size: S; "auto" is near √N, halved until the step is stable.
+        scheme: how minibatches are drawn: "replacement", "without-replacement" or "slices"; the
+            last is faster on data beyond the processor's caches, and holds two more copies of them.
+        draws: kept draws per chain.
+        chains: how many chains run.
+        thin: steps between draws; "auto" is two relaxation times, cut with a BudgetWarning where
+            `max_steps` does not allow it.
+        warmup: steps thrown away first; "auto" is ten relaxation times, longer until the
+            stationarity test passes.
+        max_steps: bound on the steps of all chains together, warm-up included.
+        curvature: a measured Curvature; None measures.
+        init: pytree or flat vector where all chains start; None starts each at a draw from the
+            predicted law.
+        seed: same seed, same draws.
+        dtype: "float32" (default) or "float64", for the chain; curvature and theory are always
+            float64.
+        keep: "draws"; "moments" to keep only mean and covariance; "low-rank" (or "low-rank:K") for
+            a covariance of a diagonal plus rank 20 (or K) in memory O(K·D), and `draws` per chain
+            from that Gaussian.
+        progress: show a progress bar on a terminal.
+        client: a dask.distributed.Client: chains run on its workers, and a model on Dask
+            collections shard by shard (see `ornstein.cluster`). With `checkpoint`, finished parts
+            are kept, and the same call goes on after a lost scheduler.
+        first_chain: the number of the first chain; chain k has the same random streams in every run
+            with this seed.
+        checkpoint: a folder to write the whole state into, `every` so often ("30s", "5m", "1h" or
+            seconds); `orn.resume` goes on from there, to the same draws.
+        extrapolate: run again at half the step and move the draws to the mean extrapolated from
+            both (sampling/extrapolate.py).
+
+    Ctrl-C ends the run early: what has been drawn so far is returned, with `settings["complete"]`
+    False. Before every chain has a draw it is a KeyboardInterrupt, and so is a second Ctrl-C.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(1)
+    >>> X = rng.normal(size=(500, 2))
+    >>> post = sample(glm(X, X @ [1.0, 2.0] + rng.normal(size=500)), draws=500, progress=False)
+    >>> post.draws.shape
+    (4, 500, 4)
+    """
+    request = SampleRequest(
+        sampler,
+        batch_size,
+        scheme,
+        draws,
+        chains,
+        thin,
+        warmup,
+        max_steps,
+        curvature,
+        init,
+        seed,
+        dtype,
+        keep,
+        progress,
+        checkpoint,
+        every,
+        first_chain,
+        extrapolate,
+    )
+    return run_here(model, request) if client is None else _on_cluster(client, model, request)
+
+
+def _on_cluster(client: Client, model: Model, request: SampleRequest) -> Posterior:
+    try:
+        import distributed  # noqa: F401
+    except ImportError as error:
+        raise InputError("a cluster needs Dask: pip install 'ornstein[cluster]'") from error
+    from ornstein.cluster.run import sample_on
+
+    return sample_on(client, model, request)
+
+
+def resume(
+    folder: str | Path,
+    model: Model,
+    *,
+    sampler: Sampler | Dynamics | None = None,
+    curvature: Curvature | None = None,
+    draws: int | None = None,
+    validation: PyTree = None,
+    max_blocks: int | None = None,
+    every: str | float = "60s",
+    progress: bool = True,
+) -> Any:
+    """Go on with the run whose checkpoints are in `folder`, to the answer it would have had without
+    the interruption.
+
+    Returns the Posterior of `orn.sample`, or the EMFit of `orn.em`.
+
+    Args:
+        folder: what `orn.sample(..., checkpoint=folder)` or `orn.em` was given.
+        model: the same model on the same data; another one is refused.
+        sampler: needed only where the sampler holds a function of yours (a schedule) or a class of
+            yours.
+        curvature: needed only where one with a `noise_response` or `hessian_product` of yours was
+            given to `sample`.
+        draws: more draws per chain than first asked for; None keeps the number.
+        validation: of `em`: the held-out rows again, where there were any.
+        max_blocks: of `em`: another bound than first asked for.
+        every, progress: as for `sample`.
+    """
+    path, meta, arrays = newest(Path(folder))
+    if meta.get("kind") == saved.KIND:
+        return saved.resumed(
+            path,
+            every,
+            meta,
+            arrays,
+            model,
+            validation=validation,
+            draws=draws,
+            max_blocks=max_blocks,
+            progress=progress,
+        )
+    return resumed_here(path, every, meta, arrays, model, sampler, curvature, draws, progress)

@@ -1,0 +1,392 @@
+"""The commands of the command line.
+
+Commands import what they need when they run, so that `ornstein --help` does not wait for JAX.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ornstein.errors import FileError, InputError
+from ornstein.interfaces.cli.arguments import (
+    SAMPLER_HELP,
+    Batch,
+    Categorical,
+    Chains,
+    Checkpoint,
+    Data,
+    DataOrFolder,
+    Draws,
+    Drop,
+    Every,
+    Family,
+    Force,
+    MaxSteps,
+    Precision,
+    Resume,
+    Scheduler,
+    Seed,
+    Target,
+    client_of,
+    table_of,
+)
+from ornstein.interfaces.cli.interrupts import Commands
+
+app = typer.Typer(
+    name="ornstein",
+    cls=Commands,
+    help=(
+        "Bayesian posteriors at the price of SGD: fit, judge and report a regression from a table."
+    ),
+    epilog="Example:  ornstein fit wine.csv --target quality",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback(invoke_without_command=True)
+def _start(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if version:
+        from ornstein._version import __version__
+
+        typer.echo(f"ornstein {__version__}")
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command(epilog="Example:  ornstein demo")
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the plots, the report and the fit.")] = Path(
+        "ornstein-demo"
+    ),
+    seed: Seed = 0,
+    force: Force = False,
+) -> None:
+    """Fit a data set that comes with scikit-learn, judge the fit, and write plots and a report."""
+    from ornstein.interfaces.cli.demo import run_demo
+    from ornstein.interfaces.cli.outputs import FIT, PLOTS, result_folder
+
+    with result_folder(out, (*FIT, *PLOTS), force=force) as folder:
+        run_demo(folder, seed)
+
+
+@app.command(epilog="Example:  ornstein fit wine.csv --target quality --out wine-fit")
+def fit(
+    context: typer.Context,
+    data: DataOrFolder,
+    target: Target,
+    family: Family = "auto",
+    sampler: Annotated[str, typer.Option(help=SAMPLER_HELP)] = "constant-sgd-full",
+    batch_size: Batch = None,
+    draws: Draws = 1000,
+    chains: Chains = 4,
+    seed: Seed = 0,
+    prior_precision: Precision = 1.0,
+    categorical: Categorical = None,
+    drop: Drop = None,
+    max_steps: MaxSteps = 20_000_000,
+    out: Annotated[
+        Path, typer.Option(help="Folder for posterior.nc, fit.orn and report.html.")
+    ] = Path("ornstein-fit"),
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with code 1 unless the verdict is “trusted”.")
+    ] = False,
+    checkpoint: Checkpoint = None,
+    every: Every = "60s",
+    resume: Resume = False,
+    scheduler: Scheduler = None,
+    force: Force = False,
+) -> None:
+    """Fit a regression to a table, judge it, and write the draws, the fit and a report.
+
+    Columns of text become indicators with the first level as reference. Columns, and the target of
+    a gaussian regression, are standardised; the prior is on that scale. Coefficients are reported
+    on the scale of the table.
+    """
+    with context.obj.deferred():
+        import pandas  # noqa: F401
+
+        import ornstein.entrances  # noqa: F401
+        from ornstein.interfaces.cli import console
+        from ornstein.interfaces.cli.outputs import FIT, result_folder
+        from ornstein.interfaces.cli.results import show_results, write_results
+        from ornstein.samplers import sampler_by_name
+
+    started = time.perf_counter()
+    chosen = sampler_by_name(sampler)
+    if resume and checkpoint is None:
+        raise InputError("--resume needs --checkpoint, the folder of the run to go on with")
+    if checkpoint is not None and not resume and any(checkpoint.glob("checkpoint-*.npz")):
+        raise FileError(
+            f"{checkpoint} holds a checkpoint already: add --resume to go on with it, or choose"
+            " another folder"
+        )
+    options = {
+        "batch_size": "auto" if batch_size is None else batch_size,
+        "draws": draws,
+        "chains": chains,
+        "seed": seed,
+        "max_steps": max_steps,
+        "checkpoint": checkpoint,
+        "every": every,
+    }
+    again = "" if checkpoint is None else "; --resume goes on from the checkpoint"
+    with result_folder(out, FIT, [data], force) as folder:
+        with client_of(scheduler) as client, _said_where(again):
+            table = table_of(
+                data,
+                target,
+                family,
+                categorical,
+                drop,
+                prior_precision,
+                folder_too=client is not None,
+            )
+            if resume and checkpoint is not None and client is None:
+                asked = context.get_parameter_source("draws")
+                more = draws if asked is not None and asked.name == "COMMANDLINE" else None
+                posterior = table.resume(checkpoint, data.name, draws=more, every=every)
+            else:
+                posterior = table.sample(chosen, data.name, client=client, **options)
+        results = write_results(table, posterior, folder)
+    show_results(table, results)
+    console.say(f"{time.perf_counter() - started:.1f} s", style="dim")
+    if not posterior.settings.get("complete", True):
+        raise KeyboardInterrupt(
+            f"interrupted: {posterior.draws.shape[1]} of {draws} draws a chain were taken, and are"
+            f" saved in {folder}{again}"
+        )
+    if strict and results.verdict.level != "trusted":
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _said_where(again: str) -> Iterator[None]:
+    """Ctrl-C with the news that no file was written."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        reason = str(error) or "interrupted"
+        raise KeyboardInterrupt(f"{reason}; no result was written{again}") from error
+
+
+@app.command(
+    epilog="Example:  ornstein predict wine-fit/fit.orn new-wines.csv --out predictions.csv"
+)
+def predict(
+    fit: Annotated[
+        Path, typer.Argument(help="The fit.orn that `ornstein fit` wrote.", show_default=False)
+    ],
+    data: Data,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="A .csv or .parquet file; beside the data as NAME-predictions.csv if not given.",
+            show_default=False,
+        ),
+    ] = None,
+    probability: Annotated[
+        float, typer.Option(help="Probability that the interval holds, between 0 and 1.")
+    ] = 0.95,
+    draws: Annotated[
+        int, typer.Option(help="Use at most this many posterior draws.", min=2)
+    ] = 1000,
+    seed: Seed = 0,
+    force: Force = False,
+) -> None:
+    """Add a mean, a standard deviation and an interval for the target to every row of a table.
+
+    For a gaussian or poisson target they are those of a new observation: the uncertainty of the
+    coefficients and the noise of a single value. For classes they are those of the probability of a
+    class, over the posterior.
+    """
+    from ornstein.checks import printable
+    from ornstein.interfaces.cli import console
+    from ornstein.interfaces.cli.outputs import require_not_input, require_own
+    from ornstein.interfaces.table.fitting import encoding_of
+    from ornstein.interfaces.table.predicting import predict_table
+    from ornstein.interfaces.table.reading import has_columns, read_table, write_table
+    from ornstein.posterior.storage import load
+
+    path = out or data.with_name(f"{data.stem}-predictions.csv")
+    require_not_input([path], [data, fit])
+    posterior = load(fit)
+    encoding = encoding_of(posterior, str(fit))
+    frame = read_table(data)
+    predicted = predict_table(posterior, encoding, frame, probability, draws, seed)
+    if path.exists():
+        require_own([path], lambda earlier: has_columns(earlier, list(predicted.columns)), force)
+        console.remark(f"{path} holds earlier predictions, which are replaced")
+    write_table(predicted, path)
+    added = predicted.columns[len(frame.columns) :]
+    console.show_frame(predicted[added[:9]].head(5), f"First of {len(predicted):,} rows", "row")
+    if encoding.family == "bernoulli":
+        console.remark(
+            f"{printable(encoding.target)}_mean is the probability of {encoding.classes[1]!r}"
+        )
+    console.say(f"Written: {path}")
+
+
+@app.command(
+    epilog=(
+        "Example:  ornstein compare wine.csv --target quality --method constant-sgd-full --method"
+        " sgld --method nuts"
+    )
+)
+def compare(
+    data: Data,
+    target: Target,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--method",
+            "-m",
+            help="A sampler of `ornstein fit`, or laplace, bbvi or nuts; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            help=(
+                "The method that the others are measured against; nuts if it is among them, else"
+                " laplace."
+            ),
+            show_default=False,
+        ),
+    ] = None,
+    family: Family = "auto",
+    batch_size: Batch = None,
+    draws: Draws = 1000,
+    chains: Chains = 4,
+    seed: Seed = 0,
+    prior_precision: Precision = 1.0,
+    categorical: Categorical = None,
+    drop: Drop = None,
+    max_steps: MaxSteps = 2_000_000,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            help="Draw them on top of each other in this .png or .svg.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Run several samplers and baselines on a table and print how they differ, and what they
+    cost.
+    """
+    from ornstein.interfaces.cli.comparing import compare_methods
+
+    table = table_of(data, target, family, categorical, drop, prior_precision)
+    options = {"draws": draws, "chains": chains, "seed": seed}
+    stochastic = {
+        "batch_size": "auto" if batch_size is None else batch_size,
+        "max_steps": max_steps,
+    }
+    compare_methods(table, method, reference, options, stochastic, plot)
+
+
+@app.command(
+    epilog="Example:  ornstein theory --rows 50000 --batch-size 256 --dimension 20 --noise 1.0"
+)
+def theory(
+    rows: Annotated[
+        int, typer.Option("--rows", "-N", help="N, the number of rows.", min=1, show_default=False)
+    ],
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", "-S", help="S, rows per step.", min=1, show_default=False)
+    ],
+    dimension: Annotated[
+        int | None,
+        typer.Option(
+            "--dimension", "-D", help="D, the number of parameters.", min=1, show_default=False
+        ),
+    ] = None,
+    noise: Annotated[
+        str,
+        typer.Option(
+            "--noise",
+            "-C",
+            help=(
+                "C, covariance of one row's gradient: a number (C = c·I), D numbers, or a .csv or"
+                " .npy file."
+            ),
+        ),
+    ] = "1.0",
+    hessian: Annotated[
+        str | None,
+        typer.Option(
+            "--hessian",
+            "-A",
+            help="A, Hessian of the mean loss, likewise; equal to C if not given.",
+            show_default=False,
+        ),
+    ] = None,
+    sampler: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only this sampler of `ornstein fit`; may be repeated.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Answer “which step size for this N, S, D, C?” without running anything.
+
+    Steps are those of the mean loss. KL is between the law that the sampler settles in and the
+    posterior N(mode, A⁻¹/N).
+    """
+    from ornstein.interfaces.cli.theory_table import show_theory
+
+    show_theory(rows, batch_size, dimension, noise, hessian, sampler)
+
+
+@app.command(epilog="Example:  ornstein reproduce table1 --data-dir data --out reproduction")
+def reproduce(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="table1, fig1, fig2, fig3, fig4, fig5, fig6 or all.", show_default=False
+        ),
+    ],
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--data-dir",
+            help=(
+                "Folder with the paper's data files; else ORNSTEIN_DATA, the cache, the public"
+                " source."
+            ),
+            show_default=False,
+        ),
+    ] = None,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick",
+            help="Short chains and few rows: two minutes instead of three quarters of an hour.",
+        ),
+    ] = False,
+    out: Annotated[
+        Path, typer.Option(help="Folder for the figures, tables and reproduction.html.")
+    ] = Path("reproduction"),
+    force: Force = False,
+) -> None:
+    """Make the table and the figures of Mandt, Hoffman and Blei (2017) again, beside the paper's
+    numbers.
+    """
+    from ornstein.interfaces.cli import console
+    from ornstein.interfaces.cli.outputs import result_folder
+    from ornstein.paper.reproduce import reproduce as make
+
+    with result_folder(out, ["reproduction.html"], force=force) as folder:
+        files = make(what, folder, data_dir, quick, report=console.remark)
+    console.show_files("Written", [(path, "") for path in files])

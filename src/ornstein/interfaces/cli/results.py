@@ -1,0 +1,100 @@
+"""What a fit leaves behind: three files, then a summary and a verdict on the screen.
+
+Files come first: whatever may happen to a terminal or a pipe, the fit is on the disk by then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ornstein.interfaces.cli import console
+from ornstein.posterior.files import replacing
+
+if TYPE_CHECKING:
+    import pandas
+
+    from ornstein.interfaces.table.encoding import Encoding
+    from ornstein.interfaces.table.fitting import Table
+    from ornstein.posterior.posterior import Posterior
+    from ornstein.verdict.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Results:
+    """The coefficients on the scale of the table, the verdict, and files with what each is for."""
+
+    summary: pandas.DataFrame
+    verdict: Verdict
+    files: list[tuple[Path, str]]
+
+
+def write_results(table: Table, posterior: Posterior, folder: Path, plots: bool = False) -> Results:
+    """Write fit.orn, posterior.nc, report.html and plots if asked; nothing is printed yet."""
+    from ornstein.interfaces.report import write_report
+
+    files = [(posterior.save(folder / "fit.orn"), "for `ornstein predict` and `ornstein.load`")]
+    try:
+        original = table.encoding.original(posterior)
+        draws = write_netcdf(original, table.encoding, folder / "posterior.nc")
+        files.append((draws, "draws on the scale of the table, for ArviZ"))
+        verdict = posterior.check()
+        page = write_report(posterior, folder / "report.html", verdict=verdict)
+        files.append((page, "open it in a browser"))
+        if plots:
+            files += [(path, "plot") for path in write_plots(posterior, folder)]
+        return Results(original.summary(), verdict, files)
+    except BaseException:
+        written = ", ".join(str(path) for path, _ in files)
+        console.warn(f"not everything was written; the fit is in {written}")
+        raise
+
+
+def show_results(table: Table, results: Results) -> None:
+    """Print the coefficients, the verdict, and which files were written."""
+    console.show_frame(
+        results.summary,
+        f"{table.encoding.family} regression of {table.encoding.target!r}, on the scale"
+        " of the table",
+    )
+    console.say()
+    console.show_verdict(results.verdict)
+    console.say()
+    console.show_files("Written", results.files)
+
+
+def write_plots(posterior: Posterior, folder: Path) -> list[Path]:
+    """The sections of the report as PNG files, and the marginal intervals on the scale that the
+    chain ran on.
+    """
+    from ornstein.interfaces.report.sections import sections
+    from ornstein.posterior.plots import marginals
+
+    path = folder / "marginals.png"
+    marginals(posterior, path=path)
+    return [path] + [
+        section.png(folder / f"{name}.png")
+        for name, section in sections(posterior, posterior.model).items()
+    ]
+
+
+def write_netcdf(original: Posterior, encoding: Encoding, path: Path) -> Path:
+    """Draws on the original scale as an ArviZ file with the names of features and classes as
+    coordinates.
+    """
+    from ornstein.posterior.arviz import inference_data, netcdf_bytes
+
+    params = {name: np.asarray(values) for name, values in original.params.items()}
+    coordinates = {"feature": list(encoding.feature_names)}
+    dimensions = {"coef": ["feature"]}
+    if encoding.family == "categorical":
+        coordinates |= {"class": list(encoding.classes[1:])}
+        dimensions = {"coef": ["feature", "class"], "intercept": ["class"]}
+    attributes = {name: str(value) for name, value in original.settings.items()}
+    content = netcdf_bytes(inference_data(params, attributes, coordinates, dimensions))
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
+    return path

@@ -1,0 +1,1 @@
+"""Estimators that speak scikit-learn."""

@@ -1,0 +1,381 @@
+"""scikit-learn estimators: regressions with a posterior behind `fit` and `predict`.
+
+The prior is on the scale of standardised columns (and of a standardised target in the gaussian
+regression), as in `ornstein fit`: `prior_precision` λ means slope_j ~ N(0, s_y²/(λ s_j²)), with s_j
+and s_y standard deviations in the training data (s_y 1 for classes and counts). So rescaling a
+column or the target rescales the answer and changes nothing else. Coefficients are on the scale of
+the data; intercepts have a flat prior.
+
+The rows are put into an order of their own first, and weights that are whole numbers are taken as
+repetitions: the same rows in another order, or repeated instead of weighted, give the same draws
+bit for bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ornstein.errors import InputError, OrnsteinError
+from ornstein.types import Array
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+    from sklearn.utils import Tags
+
+    from ornstein.dynamics.dynamics import Dynamics, Sampler
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+    from sklearn.metrics import d2_tweedie_score
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, validate_data
+
+    from ornstein.interfaces.sklearn.fitting import (
+        deviation,
+        ordered_rows,
+        regression,
+        regression_prior,
+        require_plain,
+        row_weights,
+        set_posterior,
+        whole_counts,
+    )
+    from ornstein.interfaces.sklearn.posterior_draws import (
+        chosen,
+        linear_draws,
+        over_draws,
+        portable,
+        restored,
+        scales,
+        sigmoid,
+        softmax,
+    )
+except ImportError as error:
+    raise OrnsteinError(
+        "the estimators need scikit-learn: pip install 'ornstein[sklearn]'"
+    ) from error
+
+
+class BayesianRegressor(RegressorMixin, BaseEstimator):
+    """Linear regression with Gaussian noise.
+
+    σ, unless given, has a scaled inverse χ² prior: one observation's worth of belief that it is a
+    tenth of the target's standard deviation, which matters only where there are about as many
+    columns as rows.
+
+    Args:
+        prior_precision: λ of the module's text, a number or one per column; 0 is flat.
+        noise_scale: "infer", or σ.
+        fit_intercept: whether to add an intercept.
+        scale_prior: False takes `prior_precision` as 1/variance of the slopes as they are.
+        sampler, batch_size, draws, chains, max_steps: as in `orn.sample`. Where the data leave too
+            little gradient noise for the default sampler (residuals of zero, more columns than
+            rows), Fisher scoring (SGFS) takes its place.
+        random_state: seed of the draws.
+
+    Attributes:
+        coef_, intercept_: posterior means. posterior_: the Posterior; verdict_: its verdict.
+            noise_scale_: posterior mean of σ.
+
+    >>> X = np.random.default_rng(0).normal(size=(300, 2))
+    >>> fitted = BayesianRegressor().fit(X, X @ [1.0, 2.0] + 0.1 * np.sin(30 * X[:, 0]))
+    >>> mean, sd = fitted.predict(X[:3], return_std=True)
+    >>> mean.shape, sd.shape, fitted.coef_.round(1)
+    ((3,), (3,), array([1., 2.]))
+    """
+
+    def __init__(
+        self,
+        prior_precision: ArrayLike = 1.0,
+        *,
+        noise_scale: float | str = "infer",
+        fit_intercept: bool = True,
+        scale_prior: bool = True,
+        sampler: Sampler | Dynamics | None = None,
+        batch_size: int | str = "auto",
+        draws: int = 250,
+        chains: int = 4,
+        max_steps: int = 20_000_000,
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        self.prior_precision = prior_precision
+        self.noise_scale = noise_scale
+        self.fit_intercept = fit_intercept
+        self.scale_prior = scale_prior
+        self.sampler = sampler
+        self.batch_size = batch_size
+        self.draws = draws
+        self.chains = chains
+        self.max_steps = max_steps
+        self.random_state = random_state
+
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> BayesianRegressor:
+        """Sample the posterior; weights multiply the rows' log likelihoods."""
+        require_plain(X, y, sample_weight)
+        table, target = validate_data(
+            self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2
+        )
+        weights = row_weights(sample_weight, table)
+        rows = ordered_rows(table, np.asarray(target, dtype=float), weights)
+        scale = deviation(rows.y, rows.weights)
+        if scale == 0.0:
+            raise InputError("y is constant: there is nothing to explain")
+        model = regression(self, rows, "gaussian", scale, noise_scale=self.noise_scale)
+        if model.likelihood.infer_scale:
+            guess = {"noise_guess": np.asarray(0.1 * scale)}
+            model = model.replace(
+                hyperparameters={**model.hyperparameters, **guess},
+                loss=replace(model.loss, log_prior=regression_prior),
+            )
+        set_posterior(self, model)
+        mean = self.posterior_.layout.unflatten(self.posterior_.mean)
+        self.coef_ = mean["coef"]
+        self.intercept_ = float(mean["intercept"]) if self.fit_intercept else 0.0
+        self.noise_scale_ = (
+            float(np.mean(scales(self)))
+            if model.likelihood.infer_scale
+            else float(self.noise_scale)
+        )
+        return self
+
+    def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
+        """Predictive mean, and with `return_std` the predictive standard deviation, noise
+        included.
+        """
+        check_is_fitted(self)
+        require_plain(X)
+        table = validate_data(self, X, dtype=np.float64, reset=False)
+        mean = table @ self.coef_ + self.intercept_
+        if not return_std:
+            return mean
+        slopes = table.shape[1] + self.fit_intercept
+        covariance = self.posterior_.covariance
+        covariance = (covariance if covariance.ndim == 2 else np.diag(covariance))[:slopes, :slopes]
+        extended = np.column_stack([table, np.ones(len(table))]) if self.fit_intercept else table
+        return mean, np.sqrt(
+            np.einsum("ij,ij->i", extended @ covariance, extended) + np.mean(scales(self) ** 2)
+        )
+
+    def sample_posterior(
+        self, n_samples: int | None = None, random_state: int | np.random.RandomState | None = None
+    ) -> dict[str, Array]:
+        """Draws of `coef` (n, columns), `intercept` (n,) and `noise_scale` (n,), at random without
+        replacement; None is all.
+        """
+        check_is_fitted(self)
+        coef, intercept = linear_draws(self)
+        return chosen(
+            {
+                "coef": coef,
+                "intercept": intercept,
+                "noise_scale": np.broadcast_to(scales(self), len(coef)),
+            },
+            n_samples,
+            random_state,
+        )
+
+    def __getstate__(self) -> dict[str, object]:
+        return portable(super().__getstate__())
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        super().__setstate__(restored(state))
+
+
+class BayesianPoissonRegressor(RegressorMixin, BaseEstimator):
+    """Poisson regression of counts with a log link.
+
+    The target may be fractional, as rates with exposures for weights are: a fraction is split over
+    the two counts around it, which gives the same likelihood. `score` is D², the fraction of
+    deviance explained. Arguments and attributes are those of `BayesianRegressor`, without the
+    noise.
+
+    >>> X = np.random.default_rng(0).normal(size=(300, 2))
+    >>> fitted = BayesianPoissonRegressor().fit(
+    ...     X, np.random.default_rng(1).poisson(np.exp(X @ [0.5, 0.0]))
+    ... )
+    >>> bool(abs(fitted.coef_[0] - 0.5) < 0.2)
+    True
+    """
+
+    def __init__(
+        self,
+        prior_precision: ArrayLike = 1.0,
+        *,
+        fit_intercept: bool = True,
+        scale_prior: bool = True,
+        sampler: Sampler | Dynamics | None = None,
+        batch_size: int | str = "auto",
+        draws: int = 250,
+        chains: int = 4,
+        max_steps: int = 20_000_000,
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        self.prior_precision = prior_precision
+        self.fit_intercept = fit_intercept
+        self.scale_prior = scale_prior
+        self.sampler = sampler
+        self.batch_size = batch_size
+        self.draws = draws
+        self.chains = chains
+        self.max_steps = max_steps
+        self.random_state = random_state
+
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> BayesianPoissonRegressor:
+        """Sample the posterior; weights multiply the rows' log likelihoods."""
+        require_plain(X, y, sample_weight)
+        table, target = validate_data(
+            self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2
+        )
+        counts = np.asarray(target, dtype=float)
+        if np.any(counts < 0):
+            raise InputError(f"y must not be negative; it holds {counts.min():.4g}")
+        if not np.any(counts):
+            raise InputError("y is 0 everywhere: the rate has no lower bound")
+        rows = ordered_rows(table, counts, row_weights(sample_weight, table))
+        set_posterior(self, regression(self, whole_counts(rows), "poisson"))
+        mean = self.posterior_.layout.unflatten(self.posterior_.mean)
+        self.coef_ = mean["coef"]
+        self.intercept_ = float(mean["intercept"]) if self.fit_intercept else 0.0
+        return self
+
+    def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
+        """Predictive mean E[exp(xᵀβ)], and with `return_std` the standard deviation of the
+        predicted count.
+        """
+        check_is_fitted(self)
+        require_plain(X)
+        table = validate_data(self, X, dtype=np.float64, reset=False)
+        mean, variance = over_draws(self, table, np.exp)
+        return (mean, np.sqrt(mean + variance)) if return_std else mean
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """D², the fraction of the Poisson deviance that is explained."""
+        return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1))
+
+    def sample_posterior(
+        self, n_samples: int | None = None, random_state: int | np.random.RandomState | None = None
+    ) -> dict[str, Array]:
+        """Draws of `coef` (n, columns) and `intercept` (n,), at random without replacement; None is
+        all.
+        """
+        check_is_fitted(self)
+        coef, intercept = linear_draws(self)
+        return chosen({"coef": coef, "intercept": intercept}, n_samples, random_state)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True
+        return tags
+
+    def __getstate__(self) -> dict[str, object]:
+        return portable(super().__getstate__())
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        super().__setstate__(restored(state))
+
+
+class BayesianClassifier(ClassifierMixin, BaseEstimator):
+    """Logistic regression, softmax regression for more than two classes.
+
+    Arguments are those of `BayesianRegressor`, without the noise. `coef_` has shape (1, columns)
+    for two classes and (classes, columns) for more, where only differences between classes matter.
+
+    >>> X = np.random.default_rng(0).normal(size=(300, 2))
+    >>> fitted = BayesianClassifier().fit(X, np.where(X[:, 0] + X[:, 1] ** 3 > 0, "yes", "no"))
+    >>> fitted.classes_, fitted.predict_proba(X[:4]).shape
+    (array(['no', 'yes'], dtype='<U3'), (4, 2))
+    """
+
+    def __init__(
+        self,
+        prior_precision: ArrayLike = 1.0,
+        *,
+        fit_intercept: bool = True,
+        scale_prior: bool = True,
+        sampler: Sampler | Dynamics | None = None,
+        batch_size: int | str = "auto",
+        draws: int = 250,
+        chains: int = 4,
+        max_steps: int = 20_000_000,
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        self.prior_precision = prior_precision
+        self.fit_intercept = fit_intercept
+        self.scale_prior = scale_prior
+        self.sampler = sampler
+        self.batch_size = batch_size
+        self.draws = draws
+        self.chains = chains
+        self.max_steps = max_steps
+        self.random_state = random_state
+
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> BayesianClassifier:
+        """Sample the posterior; weights multiply the rows' log likelihoods."""
+        require_plain(X, y, sample_weight, labels=True)
+        table, target = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        check_classification_targets(target)
+        weights = row_weights(sample_weight, table)
+        kept = slice(None) if weights is None else weights > 0
+        self.classes_ = np.unique(target[kept])
+        if len(self.classes_) < 2:
+            raise InputError(
+                f"y holds one class only, {self.classes_[0]!r}; there is nothing to separate"
+            )
+        codes = np.searchsorted(self.classes_, np.asarray(target)[kept]).astype(float)
+        rows = ordered_rows(table[kept], codes, None if weights is None else weights[kept])
+        set_posterior(
+            self, regression(self, rows, "bernoulli" if len(self.classes_) == 2 else "categorical")
+        )
+        coef, intercept = linear_draws(self)
+        self.coef_ = np.atleast_2d(coef.mean(axis=0).T)
+        self.intercept_ = np.atleast_1d(intercept.mean(axis=0))
+        return self
+
+    def predict_proba(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
+        """Probabilities averaged over the posterior, and with `return_std` their standard deviation
+        over it.
+        """
+        check_is_fitted(self)
+        require_plain(X)
+        table = validate_data(self, X, dtype=np.float64, reset=False)
+        mean, variance = over_draws(self, table, sigmoid if len(self.classes_) == 2 else softmax)
+        if len(self.classes_) == 2:
+            mean, variance = (
+                np.column_stack([1.0 - mean, mean]),
+                np.column_stack([variance, variance]),
+            )
+        return (mean, np.sqrt(variance)) if return_std else mean
+
+    def predict(self, X: ArrayLike) -> Array:
+        """The class of highest predictive probability."""
+        check_is_fitted(self)
+        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+
+    def sample_posterior(
+        self, n_samples: int | None = None, random_state: int | np.random.RandomState | None = None
+    ) -> dict[str, Array]:
+        """Draws of `coef` (n, 1 or classes, columns) and `intercept` (n, 1 or classes); None is
+        all, in random order.
+        """
+        check_is_fitted(self)
+        coef, intercept = linear_draws(self)
+        if coef.ndim == 2:
+            coef, intercept = coef[..., None], intercept[..., None]
+        return chosen(
+            {"coef": np.swapaxes(coef, 1, 2), "intercept": intercept}, n_samples, random_state
+        )
+
+    def __getstate__(self) -> dict[str, object]:
+        return portable(super().__getstate__())
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        super().__setstate__(restored(state))

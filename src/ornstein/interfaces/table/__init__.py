@@ -1,0 +1,1 @@
+"""From a table to a fit, and back to predictions."""

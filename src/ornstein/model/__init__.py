@@ -1,0 +1,1 @@
+"""What is inferred; the only room that knows N."""

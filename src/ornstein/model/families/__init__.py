@@ -1,0 +1,1 @@
+"""The likelihoods and priors of regressions."""

@@ -1,0 +1,1 @@
+"""Draws as a result: summaries, files, plots and comparison."""

@@ -1,0 +1,311 @@
+"""What a sampler delivers: draws with names, summaries, predictions, the theory's word on them, and
+where they came from.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from ornstein.checks import FULL_LIMIT, brief, is_number, is_whole
+from ornstein.curvature.curvature import Curvature
+from ornstein.dynamics.dynamics import Dynamics
+from ornstein.dynamics.prediction import Prediction
+from ornstein.errors import InputError
+from ornstein.model.families.likelihood import Predict
+from ornstein.model.parameters import Layout
+from ornstein.posterior.draws import Draws
+from ornstein.posterior.low_rank import Sketch
+from ornstein.posterior.moments import Moments
+from ornstein.posterior.predictive import Predictive, of_function, of_regression
+from ornstein.theory import Gaussian, Process, kl
+from ornstein.types import Array, PyTree, Traced
+
+if TYPE_CHECKING:
+    import pandas
+
+    from ornstein.model.model import Model
+    from ornstein.verdict.importance import Weighted
+    from ornstein.verdict.verdict import Verdict
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """Draws from (an approximation to) the posterior.
+
+    Attributes:
+        draws: float64, (chains, draws, dim); empty along draws where only moments were kept.
+        names: one per parameter. params: the user's pytree with leading axes (chains, draws).
+        constrained: what `params` and `summary` show instead, by name, where the sampler works on
+            transformed values (NumPyro).
+        mean, covariance: of all states between the draws as well (`settings["states"]` of them), so
+            more precise than those of the draws alone; where a posterior was made from draws, of
+            the draws.
+        dynamics, curvature, prediction: what ran, where, and what theory said would come.
+        settings: seed, versions, thinning, warm-up, steps and seconds.
+        model: what was inferred, for `check` to ask; kept in memory and never saved.
+    """
+
+    draws: Array
+    names: tuple[str, ...]
+    layout: Layout
+    settings: dict[str, Any]
+    dynamics: Dynamics | None = None
+    curvature: Curvature | None = None
+    prediction: Prediction | None = None
+    predict_function: Callable[..., Traced] | None = None
+    moments: Gaussian | None = field(default=None, repr=False)
+    constrained: dict[str, Array] | None = field(default=None, repr=False)
+    model: Model | None = field(default=None, repr=False)
+
+    @classmethod
+    def from_run(
+        cls,
+        model: Model,
+        dynamics: Dynamics,
+        curvature: Curvature,
+        prediction: Prediction,
+        store: Draws | None,
+        moments: Moments | Sketch,
+        settings: dict[str, Any],
+    ) -> Posterior:
+        """Displacements from the mode as draws of θ, after the sampler's output map."""
+        mean, covariance = moments.pooled()
+        if dynamics.output_map is not None:
+            covariance = Process.mapped(covariance, dynamics.output_map)
+        displacements = (
+            np.empty((len(moments.count), 0, curvature.dim)) if store is None else store.finished()
+        )
+        draws = _mapped(displacements, dynamics.output_map) + curvature.mode
+        return cls(
+            draws,
+            tuple(model.names),
+            model.layout,
+            {**settings, "states": moments.states},
+            dynamics,
+            curvature,
+            prediction,
+            model.predict,
+            Gaussian(curvature.mode + mean, covariance),
+            model.constrained(draws),
+            model,
+        )
+
+    @property
+    def params(self) -> PyTree:
+        return self.layout.unflatten(self.draws) if self.constrained is None else self.constrained
+
+    @property
+    def variables(self) -> dict[str, Array]:
+        """One array (chains, draws, …) per leaf of the parameters, by its path."""
+        if self.constrained is not None:
+            return self.constrained
+        leaves = jax.tree_util.tree_leaves(self.params)
+        return {
+            path: np.asarray(leaf) for path, leaf in zip(self.layout.paths, leaves, strict=True)
+        }
+
+    def named_draws(self) -> tuple[tuple[str, ...], Array]:
+        """What `summary` describes: one name per column of an array (chains, draws, columns)."""
+        if self.constrained is None:
+            return self.names, self.draws
+        # the order of a Layout
+        values = [self.constrained[name] for name in sorted(self.constrained)]
+        layout = Layout.of({name: array[0, 0] for name, array in self.constrained.items()})
+        return layout.names(), np.concatenate(
+            [array.reshape(*array.shape[:2], -1) for array in values], axis=2
+        )
+
+    @cached_property
+    def mean(self) -> Array:
+        return self.moments.mean if self.moments is not None else self.draws.mean(axis=(0, 1))
+
+    @cached_property
+    def covariance(self) -> Array:
+        if self.moments is not None:
+            return self.moments.covariance
+        flat = self.draws.reshape(-1, self.draws.shape[-1])
+        if flat.shape[1] > FULL_LIMIT:
+            return flat.var(axis=0, ddof=1)
+        centred = flat - flat.mean(axis=0)
+        return centred.T @ centred / (flat.shape[0] - 1)
+
+    @property
+    def sd(self) -> Array:
+        return np.sqrt(
+            self.covariance if self.covariance.ndim == 1 else np.diagonal(self.covariance)
+        )
+
+    def moment_process(self) -> Process:
+        """The predicted process of the states that `mean` and `covariance` were taken from."""
+        return replace(self.delivered_process(), spacing=self.settings["moment_spacing"])
+
+    def delivered_process(self) -> Process:
+        """The predicted process of the draws as they are spaced here."""
+        if self.prediction is None or self.prediction.process is None or self.dynamics is None:
+            raise InputError("this posterior was not made by a sampler whose law is predicted")
+        return replace(self.prediction.process, spacing=self.settings["thin"])
+
+    def kl_to(self, reference: Gaussian | Posterior) -> tuple[float, float]:
+        """KL(these draws ‖ reference) and KL(reference ‖ these draws), both as Gaussians."""
+        if not isinstance(reference, Gaussian | Posterior):
+            raise InputError(
+                "reference must be a Posterior or a theory.Gaussian; got a"
+                f" {type(reference).__name__}"
+            )
+        own = Gaussian(self.mean, self.covariance)
+        other = (
+            reference
+            if isinstance(reference, Gaussian)
+            else Gaussian(reference.mean, reference.covariance)
+        )
+        return kl(own, other), kl(other, own)
+
+    def summary(self, probability: float = 0.95) -> pandas.DataFrame:
+        """Mean, sd, central interval, Monte-Carlo error, effective sample size (bulk and tail) and
+        R-hat per parameter.
+
+        Its `attrs["passes_per_draw"]` says how often each row of the data was looked at for one
+        draw; for draws that are means over windows, the table's corner says it too.
+        """
+        import pandas
+
+        if not is_number(probability) or not 0.0 < probability < 1.0:
+            raise InputError(f"probability must lie between 0 and 1; got {brief(probability)}")
+        low, high = (1.0 - probability) / 2.0, (1.0 + probability) / 2.0
+        if not self.draws.shape[1]:
+            return pandas.DataFrame({"mean": self.mean, "sd": self.sd}, index=_labels(self.names))
+        from ornstein.posterior.statistics import effective_sample_size, split_r_hat
+
+        names, draws = self.named_draws()
+        rows = []
+        for position in range(len(names)):
+            values = draws[:, :, position]
+            bulk = effective_sample_size(values, "bulk")
+            rows.append(
+                {
+                    "mean": values.mean(),
+                    "sd": values.std(ddof=1),
+                    f"{100 * low:g}%": np.quantile(values, low),
+                    f"{100 * high:g}%": np.quantile(values, high),
+                    "mcse": values.std(ddof=1) / np.sqrt(bulk),
+                    "ess_bulk": bulk,
+                    "ess_tail": effective_sample_size(values, "tail"),
+                    "r_hat": split_r_hat(values),
+                }
+            )
+        table = pandas.DataFrame(rows, index=_labels(names))
+        if self.dynamics is not None and self.curvature is not None:
+            passes = self.settings["thin"] * self.dynamics.batch_size / self.curvature.n_data
+            table.attrs["passes_per_draw"] = passes
+            table.columns.name = (
+                f"passes per draw: {passes:.3g}" if self.dynamics.window > 1 else None
+            )
+        return table
+
+    def check(
+        self, model: Model | None = None, *, stein: bool | int = False, seed: int = 0
+    ) -> Verdict:
+        """Can it be trusted? Findings in words and numbers, for a few per cent of the sampling
+        time.
+
+        Args:
+            model: where it is not at hand, after `orn.load`; without it what needs the data is
+                skipped, and said to be.
+            stein: also the kernel Stein discrepancy of a few hundred draws; a number is the
+                minibatch size of its gradients.
+            seed: of the points that the posterior is evaluated at.
+        """
+        from ornstein.verdict.verdict import check
+
+        return check(self, model, stein=stein, seed=seed)
+
+    def reweight(self, draws: int = 1000, *, model: Model | None = None, seed: int = 0) -> Weighted:
+        """Points of the draws' Gaussian, importance-weighted (PSIS) to stand for the posterior; one
+        pass over the data each.
+
+        For few parameters, and where the draws are near: `pareto_k` above 0.7 says that they are
+        not.
+        """
+        from ornstein.verdict.importance import reweigh
+        from ornstein.verdict.subject import Subject
+
+        return reweigh(Subject(self, model if model is not None else self.model, seed), draws)
+
+    def predict(self, inputs: PyTree, draws: int | None = 1000, seed: int = 0) -> Predictive:
+        """E[y | inputs, θ] over the posterior, for at most `draws` of its draws, in float64.
+
+        Where the model was made by `glm` from a table with column names, a data frame's columns
+        are found by name. An array's columns are taken in the order of the model's. Sparse rows
+        stay sparse.
+        """
+        if self.predict_function is None:
+            raise InputError("the model has no predict function: give one to Model(predict=…)")
+        flat = self.draws.reshape(-1, self.draws.shape[-1])
+        if not len(flat):
+            raise InputError(
+                "there are no draws to predict with: only their moments were kept (keep='moments')"
+            )
+        if draws is not None and (not is_whole(draws) or draws < 1):
+            raise InputError(f"draws must be a whole number, 1 or more; got {draws!r}")
+        chosen = np.arange(len(flat))
+        if draws is not None and draws < len(flat):
+            chosen = np.random.default_rng(seed).choice(len(flat), int(draws), replace=False)
+        if isinstance(self.predict_function, Predict):
+            expected = of_regression(
+                self.predict_function, self.layout, flat, chosen, self.mean, inputs
+            )
+        else:
+            expected = of_function(self.predict_function, self.layout, flat, chosen, inputs)
+        return Predictive(expected)
+
+    def to_arviz(self) -> Any:
+        """An ArviZ InferenceData (0.x) or DataTree (1.x), one variable per leaf of the
+        parameters.
+        """
+        from ornstein.posterior.arviz import inference_data
+
+        attributes = {name: str(value) for name, value in self.settings.items()}
+        return inference_data(self.variables, attributes)
+
+    def report(self, path: str | Path, model: Model | None = None) -> Path:
+        """Write an HTML page that needs nothing else: verdict, coefficients, covariance, chains,
+        settings.
+
+        After `orn.load` give the model too, for what needs the data: some findings, and how well
+        predictions are calibrated.
+        """
+        from ornstein.interfaces.report import write_report
+
+        return write_report(self, path, model=model)
+
+    def save(self, path: str | Path) -> Path:
+        """Write a file that `orn.load` reads; numbers and JSON only, no pickle."""
+        from ornstein.posterior.storage import save_posterior
+
+        if not isinstance(path, str | os.PathLike):
+            raise InputError(f"path must be the name of a file; got {brief(path)}")
+        return save_posterior(self, Path(path))
+
+
+def _labels(names: tuple[str, ...]) -> pandas.Index:
+    """Names as Python's own texts: those of Arrow cannot hold every one."""
+    import pandas
+
+    return pandas.Index(list(names), dtype=object)
+
+
+def _mapped(displacements: Array, scale: Array | None) -> Array:
+    """The output map applied to the deviations from the mean of all draws."""
+    if scale is None or not displacements.shape[1]:
+        return displacements
+    mean = displacements.mean(axis=(0, 1))
+    deviations = displacements - mean
+    return mean + (deviations @ scale.T if scale.ndim == 2 else deviations * scale)

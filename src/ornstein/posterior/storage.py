@@ -1,0 +1,218 @@
+"""Files without pickle: one .npz archive of plain arrays, with a JSON text among them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from ornstein.curvature.curvature import Curvature
+from ornstein.dynamics.dynamics import Dynamics
+from ornstein.errors import FileError
+from ornstein.model.families.likelihood import Likelihood, Predict
+from ornstein.model.parameters import Layout
+from ornstein.model.tables import numbered
+from ornstein.posterior.archive import read_archive, write_archive
+from ornstein.posterior.portable import NotPortableError, describe, rebuild
+from ornstein.posterior.posterior import Posterior
+from ornstein.theory import Gaussian
+from ornstein.types import PyTree
+
+FORMAT = "ornstein-posterior-1"
+_CURVATURE_ARRAYS = ("mode", "hessian", "noise", "prior_hessian")
+
+
+def save_posterior(posterior: Posterior, path: Path) -> Path:
+    """Write atomically, numbers and JSON only."""
+    arrays: dict[str, np.ndarray] = {"draws": posterior.draws}
+    meta: dict[str, object] = {
+        "format": FORMAT,
+        "names": list(posterior.names),
+        "layout": {
+            "paths": list(posterior.layout.paths),
+            "shapes": [list(shape) for shape in posterior.layout.shapes],
+            "bare": jax.tree_util.treedef_is_leaf(posterior.layout.tree),
+        },
+        "settings": {key: value for key, value in posterior.settings.items() if _is_plain(value)},
+    }
+    if posterior.moments is not None:
+        arrays["moments/mean"], arrays["moments/covariance"] = (
+            posterior.moments.mean,
+            posterior.moments.covariance,
+        )
+    if posterior.dynamics is not None:
+        meta["dynamics"] = _dynamics(posterior.dynamics, arrays)
+    if posterior.curvature is not None:
+        meta["curvature"] = {
+            "n_data": int(posterior.curvature.n_data),
+            "approximate": posterior.curvature.approximate,
+        }
+        if posterior.prediction is not None and posterior.prediction.process is not None:
+            arrays["spread"] = posterior.prediction.process.modes.to_theta(
+                posterior.prediction.process.stationary
+            )
+            met = posterior.curvature.noise_at(arrays["spread"])
+            arrays["effective_noise"] = (
+                met - posterior.curvature.noise if _controlled(posterior.dynamics) else met
+            )
+        _put(arrays, "curvature", posterior.curvature, _CURVATURE_ARRAYS)
+    arrays.update(
+        {f"constrained/{name}": values for name, values in (posterior.constrained or {}).items()}
+    )
+    if isinstance(posterior.predict_function, Predict):
+        meta["glm"] = vars(posterior.predict_function.likelihood)
+        meta["columns"] = list(posterior.predict_function.columns)
+    write_archive(path, meta, arrays)
+    return path
+
+
+def load(path: str | Path) -> Posterior:
+    """Read what `Posterior.save` wrote. Nothing in the file is executed.
+
+    How the noise answers to a spread is a function of the data and is not saved: the loaded
+    curvature holds the noise met along the chain, so that its prediction is the one of the run.
+    """
+    meta, arrays = read_archive(path, FORMAT)
+    try:
+        return _require_consistent(_assemble(meta, arrays))
+    # A forged file may hold any nonsense; whatever stumbles over it, the reason is the file.
+    except Exception as error:
+        raise FileError(
+            f"{path} is not a file saved by ornstein, or it is damaged ({type(error).__name__}:"
+            f" {error})"
+        ) from error
+
+
+def _require_consistent(posterior: Posterior) -> Posterior:
+    size = posterior.layout.dimension
+    if (
+        posterior.draws.ndim != 3
+        or posterior.draws.shape[2] != size
+        or len(posterior.names) != size
+    ):
+        raise ValueError(
+            f"{len(posterior.names)} names and draws of shape {posterior.draws.shape} for {size}"
+            " parameters"
+        )
+    if not np.all(np.isfinite(posterior.draws)) or not isinstance(posterior.settings, dict):
+        raise ValueError("draws that are not finite, or settings that are not a table")
+    return posterior
+
+
+def _assemble(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posterior:
+    layout = _layout(meta["layout"])
+    dynamics = curvature = prediction = predict = moments = None
+    if "curvature" in meta:
+        known: dict[str, Any] = {
+            name: arrays.get(f"curvature/{name}") for name in _CURVATURE_ARRAYS
+        }
+        curvature = Curvature(names=tuple(meta["names"]), **meta["curvature"], **known)
+    if "dynamics" in meta:
+        dynamics = rebuild(meta["dynamics"], arrays)
+    if curvature is not None and dynamics is not None and "effective_noise" in arrays:
+        along = Curvature(
+            curvature.mode,
+            curvature.hessian,
+            arrays["effective_noise"],
+            curvature.n_data,
+            approximate=curvature.approximate,
+        )
+        prediction = (
+            replace(dynamics, control_variates=False) if _controlled(dynamics) else dynamics
+        ).predict(along)
+    if "glm" in meta:
+        predict = Predict(Likelihood(**meta["glm"]), _columns(meta, layout))
+    if "moments/mean" in arrays:
+        moments = Gaussian(arrays["moments/mean"], arrays["moments/covariance"])
+    return Posterior(
+        np.asarray(arrays["draws"], dtype=float),
+        tuple(meta["names"]),
+        layout,
+        meta["settings"],
+        dynamics,
+        curvature,
+        prediction,
+        predict,
+        moments,
+        {
+            name.removeprefix("constrained/"): arrays[name]
+            for name in arrays
+            if name.startswith("constrained/")
+        }
+        or None,
+    )
+
+
+def _columns(meta: dict[str, Any], layout: Layout) -> tuple[str, ...]:
+    """The names of a regression's columns, () where it was made from an array.
+
+    Files of 0.1 do not list them, but name the coefficients after them.
+    """
+    shape = layout.shapes[layout.paths.index("coef")]
+    if "columns" in meta:
+        found = meta["columns"]
+        if not all(isinstance(name, str) for name in found) or len(found) not in (0, shape[0]):
+            raise ValueError(f"{len(found)} names for {shape[0]} columns")
+        return tuple(found)
+    named = tuple(meta["names"][: shape[0]])
+    return () if len(shape) > 1 or named == numbered(shape[0]) else named
+
+
+def _layout(meta: dict[str, Any]) -> Layout:
+    """Nested dictionaries by the parts of each path: what a pytree of dicts was; other containers
+    come back as dicts.
+
+    JAX sorts the keys of a dict. Where the leaves were in another order (a list of eleven, a named
+    tuple), dictionaries that keep their order stand in, so that every leaf gets its own numbers
+    back.
+    """
+    order, structure = jax.tree_util.tree_flatten(
+        0 if meta["bare"] else _nested(meta["paths"], dict)
+    )
+    if order != sorted(order):
+        structure = jax.tree_util.tree_structure(_nested(meta["paths"], OrderedDict))
+    return Layout(structure, tuple(tuple(shape) for shape in meta["shapes"]), tuple(meta["paths"]))
+
+
+def _nested(paths: list[str], kind: type) -> PyTree:
+    """The number of every leaf at its place."""
+    tree = kind()
+    for number, path in enumerate(paths):
+        *parents, leaf = path.split(".")
+        node = tree
+        for name in parents:
+            node = node.setdefault(name, kind())
+        node[leaf] = number
+    return tree
+
+
+def _dynamics(dynamics: Dynamics, arrays: dict[str, np.ndarray]) -> object:
+    """As it is; a schedule that is a function of the user's stays behind."""
+    try:
+        return describe(dynamics, arrays, "dynamics")
+    except NotPortableError:
+        return describe(replace(dynamics, schedule=None), arrays, "dynamics")
+
+
+def _controlled(dynamics: Dynamics | None) -> bool:
+    """Whether the noise at the mode cancels, so that only its answer to the spread is met along the
+    chain.
+    """
+    return bool(getattr(dynamics, "control_variates", False))
+
+
+def _put(
+    arrays: dict[str, np.ndarray], prefix: str, source: object, names: tuple[str, ...]
+) -> None:
+    for name in names:
+        value = getattr(source, name)
+        if value is not None:
+            arrays[f"{prefix}/{name}"] = value
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str | int | float | bool | type(None))

@@ -1,0 +1,1 @@
+"""From a model to a Posterior: plan, warm up, collect, checkpoint."""

@@ -1,0 +1,123 @@
+"""A sampling run between any two blocks of steps: warm-up, then draws, with all that changes
+written down on request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ornstein.compute.precision import width
+from ornstein.dynamics.dynamics import Sampler
+from ornstein.engine.run import Pause, Run
+from ornstein.model.model import Model
+from ornstein.sampling.collect import Collection
+from ornstein.sampling.plan import Plan
+from ornstein.sampling.warmup import Tuned, WarmUp, retuner, stride_of, warm_up
+from ornstein.types import Array, PyTree
+
+
+class Session:
+    """Chains on a model together with what they have delivered so far.
+
+    `sampler` is the rule that may tune again during warm-up, None where that is not wanted.
+    """
+
+    def __init__(
+        self, model: Model, tuned: Tuned, starts: Array, plan: Plan, sampler: Sampler | None = None
+    ) -> None:
+        self.model, self.plan, self.sampler = model, plan, sampler
+        mode, dtype = tuned.curvature.mode, plan.dtype
+        with width(dtype):
+            rows = tuned.dynamics.batch_size
+            problem = (
+                model.problem_without_data(dtype, mode)
+                if model.streams
+                else model.problem(dtype, mode, rows)
+            )
+        feed = model.feed(mode, dtype, rows)
+        self.run = Run(
+            model.loss,
+            problem,
+            tuned.dynamics,
+            model.n_data,
+            starts,
+            plan.seed,
+            dtype,
+            feed,
+            plan.first_chain,
+        )
+        self.warmup = WarmUp(
+            tuned,
+            plan.warmup,
+            plan.automatic_warmup,
+            plan.chains,
+            stride_of(plan.warmup, self.run.block_steps),
+            dtype,
+            plan.warmup_limit,
+            sampler is not None,
+        )
+        self._retune = None if sampler is None else retuner(model, self.run, sampler, plan.seed)
+        self.collection: Collection | None = None
+
+    @property
+    def tuned(self) -> Tuned:
+        return self.warmup.tuned
+
+    @property
+    def thin(self) -> int:
+        """Steps between draws; where draws are window means, warm-up may have tuned the window
+        anew.
+        """
+        dynamics = self.tuned.dynamics
+        return dynamics.window + dynamics.gap if dynamics.window > 1 else self.plan.thin
+
+    @property
+    def steps(self) -> int:
+        """Steps taken, over all chains."""
+        return sum(chain.step for chain in self.run.chains)
+
+    def warm_up(self, report: Callable[[int], None], pause: Pause | None = None) -> bool:
+        """Go on to the end of the warm-up; False if the user interrupted it."""
+        if not warm_up(self.run, self.warmup, self._retune, report, pause):
+            return False
+        if self.collection is None:
+            self.collection = self.new_collection()
+        return True
+
+    def collect(self, report: Callable[[int], None], pause: Pause | None = None) -> bool:
+        """Go on to the last draw; False if the user interrupted it."""
+        collection, plan = self.collection, self.plan
+        assert collection is not None
+        stride = collection.stride
+        return self.run.advance(
+            plan.draws * self.thin // stride,
+            stride,
+            collection.receive,
+            report,
+            start=self.warmup.taken,
+            pause=pause,
+        )
+
+    def state(self) -> dict[str, PyTree]:
+        """All arrays that change while it runs, as a tree."""
+        chains = {str(chain.number): chain.state() for chain in self.run.chains}
+        state: dict[str, PyTree] = {"chains": chains, "warmup": self.warmup.state()}
+        return (
+            state if self.collection is None else {**state, "collection": self.collection.state()}
+        )
+
+    def restore(self, state: Mapping[str, PyTree]) -> None:
+        """Go on from `state`."""
+        for chain in self.run.chains:
+            chain.restore(state["chains"][str(chain.number)])
+        self.warmup.restore(state["warmup"])
+        if "collection" in state:
+            self.collection = self.new_collection()
+            self.collection.restore(state["collection"])
+
+    def new_collection(self) -> Collection:
+        """Where what comes after warm-up goes."""
+        plan = self.plan
+        return Collection(
+            self.tuned.dynamics, self.model.dim, self.thin, plan.draws, plan.chains, plan.keep
+        )

@@ -1,0 +1,1 @@
+"""Can the draws be trusted? Findings, each with its number, threshold and remedy."""

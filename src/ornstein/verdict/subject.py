@@ -1,0 +1,252 @@
+"""What is being looked at: a posterior, the model where it is at hand, and what follows from
+them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ornstein.checks import printable
+from ornstein.curvature.derivatives import derivatives_of
+from ornstein.rows.scheme import effective_batch
+from ornstein.streams import Purpose, sequence
+from ornstein.theory import Process
+from ornstein.theory.matrices import matrix_root
+from ornstein.theory.modes import congruence
+from ornstein.theory.stationarity import SHORTEST
+from ornstein.types import Array
+from ornstein.verdict.coordinates import Coordinates, wider_of
+from ornstein.verdict.density import Density
+from ornstein.verdict.monte_carlo import MonteCarloError, expected_error
+
+if TYPE_CHECKING:
+    from ornstein.curvature.curvature import Curvature
+    from ornstein.dynamics.dynamics import Dynamics
+    from ornstein.dynamics.prediction import Prediction
+    from ornstein.model.model import Model
+    from ornstein.posterior.posterior import Posterior
+
+# Passes over all data that a check may take: a share of those that sampling took, or as many as
+# take so many products of numbers, about a second; and their least and largest number.
+SHARE_OF_PASSES, PRODUCTS, FEWEST_PASSES, MOST_PASSES = 0.1, 2e8, 64, 120_000
+MOST_CHEAP_PASSES = 200_000
+# Rows that the points of importance weights may look at, and the least and largest number of these.
+ROWS, FEWEST_POINTS, MOST_POINTS = 1e7, 32, 2000
+# Draws at which the gradients of all rows are looked at: as many as make ROWS rows, but no fewer
+# and no more.
+ROWS_AT_DRAWS, FEWEST_DRAWS, MOST_DRAWS = 1e6, 8, 100
+STAND_INS = 1000  # points of the draws' Gaussian where single draws were not kept
+# Beyond so many parameters what costs D³ or D² numbers per row is left out, or done on diagonals.
+LARGE = 200
+ABSENT = "it needs the model, which a saved file does not hold: check(model=…)"
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """What ran and what theory said would come, where a stationary law was predicted."""
+
+    dynamics: Dynamics
+    curvature: Curvature
+    prediction: Prediction
+    process: Process
+
+    @property
+    def dimension(self) -> int:
+        return self.curvature.dim
+
+    @cached_property
+    def spread(self) -> Array:
+        """Covariance of single iterates, which window means are narrower than."""
+        return self.process.modes.to_theta(self.process.stationary)
+
+    @cached_property
+    def noise_met(self) -> Array:
+        """C + K[Σ]: the gradient noise that theory expects along the chain.
+
+        A saved file holds the law and not how the noise answers; what was met follows from what it
+        made of the chain.
+        """
+        if self.curvature.noise_response is not None:
+            return self.curvature.noise_at(self.spread)
+        modes, covariance, dynamics = self.process.modes, self.process.stationary, self.dynamics
+        driven = covariance * modes.divisor("discrete", diagonal=covariance.ndim == 1)
+        if dynamics.injected is not None:
+            driven = driven - modes.injected_noise(dynamics.injected)
+        batch = effective_batch(dynamics.scheme, self.curvature.n_data, dynamics.batch_size)
+        met = batch * congruence(modes.inverse.T, driven)
+        return met + self.curvature.noise if dynamics.control_variates else met
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A posterior under inspection."""
+
+    posterior: Posterior
+    model: Model | None
+    seed: int = 0
+
+    @cached_property
+    def law(self) -> Law | None:
+        post = self.posterior
+        if (
+            post.dynamics is None
+            or post.curvature is None
+            or post.prediction is None
+            or post.prediction.process is None
+        ):
+            return None
+        return Law(post.dynamics, post.curvature, post.prediction, post.delivered_process())
+
+    @property
+    def dimension(self) -> int:
+        return int(self.posterior.mean.size)
+
+    @property
+    def large(self) -> bool:
+        return self.dimension > LARGE
+
+    @property
+    def steps_per_chain(self) -> float:
+        """Steps of each chain that the mean and covariance come from."""
+        settings = self.posterior.settings
+        return settings["states"] * settings["moment_spacing"] / self.posterior.draws.shape[0]
+
+    @cached_property
+    def error(self) -> MonteCarloError | None:
+        """What the mean and covariance must be off by chance; None where no law was predicted."""
+        if self.law is None:
+            return None
+        return expected_error(self.posterior.moment_process(), self.posterior.settings["states"])
+
+    @cached_property
+    def budget(self) -> int:
+        """How many passes over the data the check may take."""
+        assert self.model is not None
+        settings, n_data = self.posterior.settings, self.model.n_data
+        taken = settings.get(
+            "passes", settings.get("steps", 0) * settings.get("batch_size", 0) / n_data
+        )
+        wanted = max(SHARE_OF_PASSES * taken, self.cheap_passes)
+        return int(np.clip(wanted, FEWEST_PASSES, MOST_PASSES))
+
+    @property
+    def cheap_passes(self) -> int:
+        """How many passes over the data take about a second."""
+        assert self.model is not None
+        cheap = PRODUCTS / (self.model.n_data * (0.04 * self.dimension + 12.0))
+        return int(min(cheap, MOST_CHEAP_PASSES))
+
+    @property
+    def points(self) -> int:
+        """How many points importance weights may take."""
+        return int(np.clip(self.budget // 4, FEWEST_POINTS, MOST_POINTS))
+
+    @property
+    def aims_elsewhere(self) -> bool:
+        dynamics = self.posterior.dynamics
+        return dynamics is not None and dynamics.target != "posterior"
+
+    @cached_property
+    def unsound(self) -> str:
+        """What makes the draws no sample of anything; empty where nothing does."""
+        if not np.all(np.isfinite(self.posterior.draws)):
+            return "some draws are not finite numbers"
+        mean, sd = self.posterior.mean, self.posterior.sd
+        if not (np.all(np.isfinite(mean)) and np.all(np.isfinite(sd))):
+            return "some draws are too large to compute with"
+        still = sd <= 1e-14 * np.abs(mean) + np.finfo(float).tiny
+        if np.any(still):
+            return f"{self.posterior.names[int(np.argmax(still))]} does not vary between the draws"
+        return ""
+
+    @cached_property
+    def density(self) -> Density | None:
+        """The posterior itself; None where it is not at hand or not what the draws aim at."""
+        if self.model is None or self.unsound or self.aims_elsewhere:
+            return None
+        return Density(self.model)
+
+    @cached_property
+    def coordinates(self) -> Coordinates | None:
+        """In which the wider of draws and Laplace's approximation is a standard normal in each
+        direction.
+        """
+        if self.unsound:
+            return None
+        mean, spread = self.posterior.mean, self.posterior.covariance
+        curvature = self.posterior.curvature
+        for known in (None if curvature is None else curvature.posterior_covariance, spread):
+            try:
+                if known is not None and np.all(np.isfinite(known)):
+                    return wider_of(mean, known, spread)
+            except np.linalg.LinAlgError:
+                continue
+        return Coordinates(mean, self.posterior.sd)
+
+    @cached_property
+    def flat_draws(self) -> Array:
+        """All draws, (M, D); points of their Gaussian where only moments were kept."""
+        flat = self.posterior.draws.reshape(-1, self.dimension)
+        if len(flat):
+            return flat
+        generator = np.random.default_rng(sequence(self.seed, Purpose.VERDICT, 5))
+        law = Coordinates(self.posterior.mean, matrix_root(self.posterior.covariance))
+        return law.theta(generator.standard_normal((STAND_INS, self.dimension)))
+
+    @cached_property
+    def independent(self) -> float:
+        """How many independent draws all draws are worth, for the parameter with the fewest."""
+        from ornstein.verdict.convergence import fewest_effective
+
+        if self.no_chains:
+            return float(len(self.flat_draws))
+        return float(np.clip(np.nan_to_num(fewest_effective(self)), 4.0, len(self.flat_draws)))
+
+    @property
+    def draws_looked_at(self) -> int:
+        """At how many draws the gradients of all rows may be looked at: where noise is rare and
+        large, at few it is not met.
+        """
+        assert self.model is not None
+        return int(np.clip(ROWS_AT_DRAWS / self.model.n_data, FEWEST_DRAWS, MOST_DRAWS))
+
+    @cached_property
+    def gradients_at_draws(self) -> list[tuple[Array, Array, Array]]:
+        """A few draws, each with the mean and second moment of the per-example gradients there."""
+        assert self.model is not None
+        derivatives = derivatives_of(self.model)
+        return [
+            (draw, *derivatives.gradient_moments(draw))
+            for draw in self.some_draws(self.draws_looked_at)
+        ]
+
+    @property
+    def no_chains(self) -> str:
+        """Why the draws are no chains that could be looked at one after the other; empty where they
+        are.
+        """
+        if str(self.posterior.settings.get("keep", "")).startswith("low-rank"):
+            return "the draws were made from the moments of the chain"
+        if self.posterior.draws.shape[1] < SHORTEST:
+            return f"{self.posterior.draws.shape[1]} draws a chain were kept, {SHORTEST} are needed"
+        return ""
+
+    def some_draws(self, count: int) -> Array:
+        """Draws spread evenly over all chains, (count, D); fewer where there are fewer."""
+        flat = self.flat_draws
+        return flat[np.unique(np.linspace(0, len(flat) - 1, min(count, len(flat))).astype(int))]
+
+    def words(self, combination: Array) -> str:
+        """A linear combination of the parameters, each in units of its sd, by those that matter
+        most in it.
+        """
+        weights = combination * self.posterior.sd
+        weights = weights / max(float(np.linalg.norm(weights)), 1e-300)
+        order = np.argsort(-np.abs(weights))[:3]
+        shown = [place for place in order if abs(weights[place]) >= 0.1 * abs(weights[order[0]])]
+        names = self.posterior.names
+        return " ".join(f"{weights[place]:+.2f} {printable(names[place])}" for place in shown)

@@ -1,0 +1,100 @@
+"""Damaged and forged files, and limits on what reading them may cost."""
+
+from __future__ import annotations
+
+import io
+import json
+import resource
+import struct
+import time
+import zipfile
+from contextlib import contextmanager
+
+import numpy as np
+
+
+@contextmanager
+def limited(seconds):
+    """The block may take so much of the processor; other processes do not count."""
+    began = time.process_time()
+    yield
+    spent = time.process_time() - began
+    assert spent < seconds, f"{spent:.1f} s of the processor"
+
+
+@contextmanager
+def memory(limit):
+    """An allocation beyond the limit fails at once instead of filling the machine."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    with open("/proc/self/status") as status:
+        now = next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmData"))
+    resource.setrlimit(resource.RLIMIT_DATA, (now + limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def mutated(content, rng):
+    """One to three random damages."""
+    data = bytearray(content)
+    for _ in range(rng.integers(1, 4)):
+        start = int(rng.integers(0, max(1, len(data))))
+        stop = start + int(rng.integers(1, 64))
+        kind = rng.integers(0, 8)
+        if kind == 0:
+            data[start : start + 1] = (
+                bytes([data[start] ^ (1 << int(rng.integers(0, 8)))]) if data else b""
+            )
+        elif kind == 1:
+            data[start:stop] = rng.bytes(len(data[start:stop]))
+        elif kind == 2:
+            data[start:start] = rng.bytes(int(rng.integers(1, 64)))
+        elif kind == 3:
+            del data[start:stop]
+        elif kind == 4:
+            del data[start:]
+        elif kind == 5:
+            data[start:start] = data[start:stop]
+        elif kind == 6:  # a length somewhere, forged
+            data[start : start + 4] = struct.pack(
+                "<I", int(rng.choice([0, 1, 2**16, 2**31 - 1, 2**32 - 1]))
+            )
+        else:  # a digit somewhere, forged: shapes and JSON are text
+            digits = [place for place, byte in enumerate(data) if chr(byte).isdigit()]
+            if digits:
+                data[int(rng.choice(digits))] = ord(str(rng.integers(0, 10)))
+    return bytes(data)
+
+
+def rewritten(saved, change):
+    """The archive with its entries changed by `change(dict name -> bytes)`, well-formed and with
+    right checksums.
+    """
+    with zipfile.ZipFile(saved) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    change(entries)
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, value in entries.items():
+            archive.writestr(name, value)
+    return out.getvalue()
+
+
+def npy(array, **options):
+    out = io.BytesIO()
+    np.save(out, array, **options)
+    return out.getvalue()
+
+
+def forged_header(text):
+    header = text.encode().ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header
+
+
+def with_meta(change):
+    def apply(entries):
+        meta = json.loads(str(np.load(io.BytesIO(entries["meta.npy"]))))
+        entries["meta.npy"] = npy(np.array(json.dumps(change(meta))))
+
+    return apply

@@ -1,0 +1,67 @@
+"""The tools that write files: what they wrote is current, and they notice a change."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+import generated
+import pytest
+import rooms
+
+CONTRACT = rooms.CONTRACT.read_text(encoding="utf-8")
+PICTURE = rooms.drawing(CONTRACT)
+
+
+def changed(old, new):
+    assert CONTRACT.count(old) == 1
+    return CONTRACT.replace(old, new)
+
+
+def words(picture):
+    return ["".join(text.itertext()) for text in ET.fromstring(picture).findall("{*}text")]
+
+
+def test_the_picture_of_the_rooms_is_current():
+    assert generated.is_current(rooms.PATH, PICTURE), "run make format"
+
+
+def test_the_picture_shows_every_room_with_its_words():
+    shown = words(PICTURE)
+    for room, knows in rooms.KNOWS.items():
+        assert room in shown
+        assert knows in shown
+
+
+def test_the_picture_shows_the_exceptions():
+    assert "   posterior.posterior → verdict.*" in words(PICTURE)
+    exception = "    ornstein.posterior.posterior -> ornstein.verdict.*\n"
+    assert "   posterior.posterior → verdict.*" not in words(rooms.drawing(changed(exception, "")))
+
+
+def test_a_room_without_words_is_refused():
+    with pytest.raises(ValueError, match=r"what these rooms know: \['attic'\]"):
+        rooms.drawing(changed("    verdict\n", "    attic\n    verdict\n"))
+
+
+def test_words_without_a_room_are_refused():
+    with pytest.raises(ValueError, match=r"no room: \['hyper'\]"):
+        rooms.drawing(changed(" | hyper\n", "\n"))
+
+
+def test_a_room_that_moves_changes_the_picture():
+    assert rooms.drawing(changed(" | hyper\n", "\n    hyper\n")) != PICTURE
+
+
+def test_words_too_long_for_a_box_are_refused(monkeypatch):
+    monkeypatch.setitem(rooms.KNOWS, "hyper", "more words than a third of the width can hold")
+    with pytest.raises(ValueError, match="hyper"):
+        rooms.drawing(CONTRACT)
+
+
+def test_check_fails_in_a_sentence_and_writes_nothing(tmp_path, capsys):
+    path = tmp_path / "file"
+    assert generated.write_or_check(path, "new", ["--check"]) == 1
+    assert "is not current" in capsys.readouterr().out
+    assert not path.exists()
+    assert generated.write_or_check(path, "new", []) == 0
+    assert generated.write_or_check(path, "new", ["--check"]) == 0
