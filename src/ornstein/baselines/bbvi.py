@@ -31,7 +31,6 @@ from ornstein.baselines.common import (
     checked_numbers,
     delivered,
     independent_draws,
-    numpyro_library,
     start_of,
 )
 from ornstein.baselines.elbo_ascent import Guide, Program, Search, epochs, window
@@ -95,7 +94,8 @@ def bbvi(
     checked_numbers(draws=draws, chains=chains, max_steps=max_steps)
     checked_numbers(0, seed=seed)
     dtype = checked_dtype(dtype)
-    numpyro = numpyro_library()
+    import numpyro
+
     size = min(1024, model.n_data)
     if batch_size != "auto":
         size = checked_batch_size(batch_size, model.n_data, "replacement")  # type: ignore[arg-type]

@@ -9,12 +9,11 @@ were taken from, free of Monte-Carlo error.
 from __future__ import annotations
 
 import time
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ornstein.errors import InputError, OrnsteinError
+from ornstein.errors import InputError
 from ornstein.streams import Purpose, stream
 from ornstein.types import PyTree
 
@@ -23,17 +22,6 @@ if TYPE_CHECKING:
     from ornstein.model.model import Model
     from ornstein.posterior.posterior import Posterior
     from ornstein.theory import Gaussian
-
-
-def numpyro_library() -> ModuleType:
-    """NumPyro, or a sentence on how to get it."""
-    try:
-        import numpyro
-    except ImportError as error:
-        raise OrnsteinError(
-            "this needs NumPyro, which is not installed: pip install ornstein[numpyro]"
-        ) from error
-    return numpyro
 
 
 def checked_numbers(least: int = 1, **values: object) -> None:

@@ -17,7 +17,6 @@ from ornstein.baselines.common import (
     checked_dtype,
     checked_numbers,
     delivered,
-    numpyro_library,
     start_of,
 )
 from ornstein.baselines.laplace import CountedPasses
@@ -82,7 +81,8 @@ def nuts(
     if not 0.0 < target_accept < 1.0:
         raise InputError(f"target_accept must lie between 0 and 1; got {target_accept}")
     dtype = checked_dtype(dtype)
-    numpyro = numpyro_library()
+    import numpyro
+
     require_memory("an array of draws", chains, draws + warmup, model.dim)
     program = _Program(model.loss, warmup, draws, dense_mass, target_accept, max_tree_depth)
     centre = start_of(model, init)

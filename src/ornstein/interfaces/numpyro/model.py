@@ -25,7 +25,6 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.optimize
 
-from ornstein.baselines.common import numpyro_library
 from ornstein.compute.compiled import compiled
 from ornstein.compute.precision import double
 from ornstein.curvature.autodiff import Autodiff
@@ -77,7 +76,6 @@ def from_numpyro(model_fn: Callable[..., object], *args: PyTree, **kwargs: PyTre
     >>> model.n_data, model.names
     (500, ('log sigma', 'slope'))
     """
-    numpyro_library()
     arguments = bound(model_fn, args, kwargs)
     sites = whole_trace(model_fn, arguments)
     latents, plates, n_data = classified(sites)
