@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike
 from ornstein.curvature.curvature import Curvature
 from ornstein.dynamics.dynamics import Dynamics, Sampler
 from ornstein.errors import InputError
-from ornstein.hyper import saved
+from ornstein.hyper import resume as climbs
+from ornstein.hyper.saved import KIND
 from ornstein.model import regression
 from ornstein.model.model import Model
 from ornstein.model.regression import GLM
@@ -219,8 +220,8 @@ def resume(
         every, progress: as for `sample`.
     """
     path, meta, arrays = newest(Path(folder))
-    if meta.get("kind") == saved.KIND:
-        return saved.resumed(
+    if meta.get("kind") == KIND:
+        return climbs.resumed(
             path,
             every,
             meta,

@@ -21,6 +21,7 @@ from ornstein.theory.stationarity import SHORTEST
 from ornstein.types import Array
 from ornstein.verdict.coordinates import Coordinates, wider_of
 from ornstein.verdict.density import Density
+from ornstein.verdict.effective import fewest_effective
 from ornstein.verdict.monte_carlo import MonteCarloError, expected_error
 
 if TYPE_CHECKING:
@@ -200,11 +201,10 @@ class Subject:
     @cached_property
     def independent(self) -> float:
         """How many independent draws all draws are worth, for the parameter with the fewest."""
-        from ornstein.verdict.convergence import fewest_effective
-
         if self.no_chains:
             return float(len(self.flat_draws))
-        return float(np.clip(np.nan_to_num(fewest_effective(self)), 4.0, len(self.flat_draws)))
+        fewest = np.nan_to_num(fewest_effective(self.posterior.draws))
+        return float(np.clip(fewest, 4.0, len(self.flat_draws)))
 
     @property
     def draws_looked_at(self) -> int:
