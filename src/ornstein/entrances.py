@@ -117,8 +117,10 @@ def sample(
         sampler: a sampler (a rule that is tuned here) or a Dynamics (taken as it is); None is
             `ConstantSGD("full")`, or diagonal above 2000 parameters.
         batch_size: S; "auto" is near √N, halved until the step is stable.
-        scheme: how minibatches are drawn: "replacement", "without-replacement" or "slices"; the
-            last is faster on data beyond the processor's caches, and holds two more copies of them.
+        scheme: how minibatches are drawn: "replacement", "without-replacement", "slices" or
+            "leverage". Slices are faster on data beyond the processor's caches, and hold two more
+            copies of them. Leverage draws rows that say more about the parameters more often: for
+            columns that only a few rows inform.
         draws: kept draws per chain.
         chains: how many chains run.
         thin: steps between draws; "auto" is two relaxation times, cut with a BudgetWarning where

@@ -58,6 +58,15 @@ class GLM(Model):
             )
         return super().with_hyperparameters(**values)
 
+    def reweighted(self, factors: np.ndarray) -> GLM:
+        """The same rows, the log likelihood of each multiplied by its factor."""
+        weights = np.asarray(factors, dtype=float)
+        if self._linear.weights is not None:
+            weights = weights * self._linear.weights
+        return self.replace(
+            data={**self.data, "weight": weights}, _linear=replace(self._linear, weights=weights)
+        )
+
     def require_mode(self, theta: np.ndarray) -> None:
         require_noise(self, theta)
 
