@@ -23,11 +23,11 @@ import scipy.stats
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
-from adversaries import posterior_of
-from fit_error import Error, error_of_fit, wrong
-from suite import PROBLEMS, REPORTING, TUNING
+from adversaries import posterior_of  # noqa: E402
+from fit_error import Error, error_of_fit, wrong  # noqa: E402
+from suite import PROBLEMS, REPORTING, TUNING  # noqa: E402
 
-import ornstein as orn
+import ornstein as orn  # noqa: E402
 
 # What a fit takes at most, and what is called a small and a large error where the verdict must be
 # of use: in nats.
@@ -145,12 +145,16 @@ def rates(judged):
         refused = sum(fit.way == way and fit.level == "refused" for fit in judged)
         near = [fit for fit in fits if fit.distance < SMALL and fit.move < 0.1]
         far = [fit for fit in fits if fit.distance > LARGE]
+        counted = {
+            "trusted, wrongly": (fits, lambda fit: fit.level == "trusted" and fit.wrong),
+            "not trusted, wrongly": (fits, lambda fit: fit.level == "not trusted" and fit.wrong),
+            "exceptions": (fits, lambda fit: fit.level == "exception"),
+            f"error below {SMALL}, not trusted": (near, lambda fit: fit.level != "trusted"),
+            f"error above {LARGE}, not caught": (far, lambda fit: fit.level != "not trusted"),
+        }
         yield f"{way}: {len(fits)} fits, {refused} refused"
-        yield f"  trusted, wrongly      {rate(fits, lambda f: f.level == 'trusted' and f.wrong)}"
-        yield f"  not trusted, wrongly  {rate(fits, lambda f: f.level == 'not trusted' and f.wrong)}"
-        yield f"  exceptions            {rate(fits, lambda f: f.level == 'exception')}"
-        yield f"  error below {SMALL}: not all trusted {rate(near, lambda f: f.level != 'trusted')}"
-        yield f"  error above {LARGE}: some not caught {rate(far, lambda f: f.level != 'not trusted')}"
+        for name, (chosen, counts) in counted.items():
+            yield f"  {name:<28} {rate(chosen, counts)}"
 
 
 def read(path):
