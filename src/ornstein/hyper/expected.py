@@ -120,7 +120,9 @@ def _require_tuning(climb: Climb, saved: Mapping[str, PyTree]) -> None:
     if not isinstance(climb.tuning, PaperTuning):
         raise ValueError("minibatches that the recipe has no use for")
     scheme, batch_size = climb.tuning.scheme, int(flat["batch_size"])
-    source = IndexSource(scheme, climb.model.n_data, batch_size, np.random.Generator(np.random.SFC64(0)))
+    source = IndexSource(
+        scheme, climb.model.n_data, batch_size, np.random.Generator(np.random.SFC64(0))
+    )
     require_source(source, saved["source"])
 
 
