@@ -91,7 +91,11 @@ class Dynamics:
             else np.linalg.eigvalsh(self.preconditioner)
         )
         if np.any(positive <= 0):
-            raise InputError("the preconditioner must be positive definite")
+            raise InputError(
+                f"the preconditioner must be positive definite; its smallest eigenvalue is"
+                f" {np.min(positive):.3g}, its largest {np.max(positive):.3g}. Where it was tuned,"
+                " features far from zero or nearly collinear are the reason: centre and scale them"
+            )
 
     def predict(self, curvature: Curvature, time: str = "discrete") -> Prediction:
         """What theory says it will do there."""
