@@ -12,6 +12,7 @@ from ornstein.curvature.curvature import Curvature
 from ornstein.curvature.derivatives import Derivatives, derivatives_of
 from ornstein.curvature.mode import find_mode
 from ornstein.errors import InputError
+from ornstein.model.coordinates import Worked
 from ornstein.model.model import Model
 from ornstein.types import Array
 
@@ -55,6 +56,9 @@ def measure(
         raise InputError(
             f"mode must be a vector of {model.dim} parameters; it has shape {np.shape(mode)}"
         )
+    worked = model.worked if derivatives is None else None
+    if worked is not None:
+        return _worked_out(model, worked, structure, hessian, mode)
     derivatives = derivatives_of(model) if derivatives is None else derivatives
     full = structure == "full" or (structure == "auto" and model.dim <= FULL_LIMIT)
     curved = _remembering(derivatives.hessian) if full and hessian == "exact" else None
@@ -63,6 +67,19 @@ def measure(
     if full:
         return _full(model, derivatives, found, curved)
     return diagonal_curvature(model, found, derivatives=derivatives)
+
+
+def _worked_out(
+    model: Model, worked: Worked, structure: str, hessian: str, mode: Array | None
+) -> Curvature:
+    """What `measure` finds in the coordinates of a run, in those of the model."""
+    coordinates = worked.coordinates
+    known = None if mode is None else coordinates.working(np.asarray(mode, dtype=float))
+    full = "auto" if structure == "diagonal" else structure
+    found = Curvature.of_working(
+        measure(worked.model, full, hessian=hessian, mode=known), coordinates
+    )
+    return diagonal_curvature(model, found.mode) if structure == "diagonal" else found
 
 
 def _remembering(function: Callable[[Array], Array]) -> Callable[[Array], Array]:

@@ -122,9 +122,7 @@ class Columns:
         )
 
 
-def _of_parameters(
-    linear: LinearPredictor, outputs: int, mix: Array, constant: Array
-) -> Array:
+def _of_parameters(linear: LinearPredictor, outputs: int, mix: Array, constant: Array) -> Array:
     """The (D, D) matrix that takes the coefficients c of every predictor to mix · c, and adds
     `constant` · c to its intercept.
 
