@@ -52,7 +52,7 @@ def _laplace(
 ) -> Posterior:
     started = time.perf_counter()
     passes = CountedPasses(derivatives_of(model))
-    curvature = measure(model, derivatives=passes) if curvature is None else curvature
+    curvature = measure(model, derivatives=passes, seed=seed) if curvature is None else curvature
     if curvature.dim != model.dim:
         raise InputError(f"the curvature has {curvature.dim} parameters, the model {model.dim}")
     return delivered(

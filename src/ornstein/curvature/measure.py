@@ -25,6 +25,7 @@ def measure(
     hessian: str = "exact",
     mode: Array | None = None,
     derivatives: Derivatives | None = None,
+    seed: int = 0,
 ) -> Curvature:
     """Find the mode and measure A, C and K[·] there.
 
@@ -36,6 +37,9 @@ def measure(
             (always positive).
         mode: a flat vector to take as the mode instead of searching for it.
         derivatives: what answers for the full data; None asks the model itself.
+        seed: of the places where the search begins again, where `init` leads to no mode.
+
+    A ModeError tells by its `kind` why there is no mode: "no-maximum", "kink" or "not finite".
 
     >>> import numpy as np
     >>> from ornstein.model.regression import glm
@@ -58,11 +62,15 @@ def measure(
         )
     worked = model.worked if derivatives is None else None
     if worked is not None:
-        return _worked_out(model, worked, structure, hessian, mode)
+        return _worked_out(model, worked, structure, hessian, mode, seed)
     derivatives = derivatives_of(model) if derivatives is None else derivatives
     full = structure == "full" or (structure == "auto" and model.dim <= FULL_LIMIT)
     curved = _remembering(derivatives.hessian) if full and hessian == "exact" else None
-    found = find_mode(model, derivatives, curved) if mode is None else np.asarray(mode, dtype=float)
+    found = (
+        find_mode(model, derivatives, curved, seed)
+        if mode is None
+        else np.asarray(mode, dtype=float)
+    )
     model.require_mode(found)
     if full:
         return _full(model, derivatives, found, curved)
@@ -70,14 +78,14 @@ def measure(
 
 
 def _worked_out(
-    model: Model, worked: Worked, structure: str, hessian: str, mode: Array | None
+    model: Model, worked: Worked, structure: str, hessian: str, mode: Array | None, seed: int
 ) -> Curvature:
     """What `measure` finds in the coordinates of a run, in those of the model."""
     coordinates = worked.coordinates
     known = None if mode is None else coordinates.working(np.asarray(mode, dtype=float))
     full = "auto" if structure == "diagonal" else structure
     found = Curvature.of_working(
-        measure(worked.model, full, hessian=hessian, mode=known), coordinates
+        measure(worked.model, full, hessian=hessian, mode=known, seed=seed), coordinates
     )
     return diagonal_curvature(model, found.mode) if structure == "diagonal" else found
 

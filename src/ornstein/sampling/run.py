@@ -53,7 +53,11 @@ def run_here(
 def _run(model: Model, request: SampleRequest, derivatives: Derivatives | None) -> Posterior:
     started = time.perf_counter()
     measured = request.curvature is None
-    curvature = measure(model, derivatives=derivatives) if measured else request.curvature
+    curvature = (
+        measure(model, derivatives=derivatives, seed=request.seed)
+        if measured
+        else request.curvature
+    )
     assert curvature is not None
     if curvature.dim != model.dim:
         raise InputError(f"the curvature has {curvature.dim} parameters, the model {model.dim}")
