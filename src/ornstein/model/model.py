@@ -26,6 +26,7 @@ from ornstein.errors import InputError
 from ornstein.model import tables
 from ornstein.model.closed_over import where_constant
 from ornstein.model.contract import checked_hyperparameters, checked_rows, require_scalar, taking
+from ornstein.model.coordinates import Worked
 from ornstein.model.linear import LinearPredictor
 from ornstein.model.loss import (
     NO_TRAITS,
@@ -267,6 +268,11 @@ class Model:
     @property
     def linear(self) -> LinearPredictor | None:
         """How the parameters enter the likelihood, where that is through linear predictors."""
+        return None
+
+    @property
+    def worked(self) -> Worked | None:
+        """The same model in coordinates that are safe to compute in; None where its own are."""
         return None
 
     def require_mode(self, theta: np.ndarray) -> None:

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from ornstein.checks import as_numbers, require_finite
 from ornstein.errors import CurvatureError, InputError
 from ornstein.model import tables
+from ornstein.model.coordinates import Worked, worked
 from ornstein.model.families.family import Family
 from ornstein.model.families.gaussian import Gaussian
 from ornstein.model.families.likelihood import Likelihood, Predict, PredictorLoss
@@ -48,6 +49,13 @@ class GLM(Model):
     @property
     def linear(self) -> LinearPredictor:
         return replace(self._linear, hyperparameters=self.hyperparameters)
+
+    @property
+    def worked(self) -> Worked | None:
+        """The same regression with its columns centred, scaled and mixed, where rounding would
+        decide otherwise.
+        """
+        return worked(self, self.linear, self._outputs, _row_curvature(self))
 
     def with_hyperparameters(self, **values: ArrayLike) -> Model:
         """The same regression at other hyperparameters, checked and spread over the classes as
@@ -111,6 +119,16 @@ class GLM(Model):
         return self.likelihood.predictors
 
     _linear: LinearPredictor
+
+
+def _row_curvature(model: GLM) -> float:
+    """About what a row adds to the second derivative in its predictor."""
+    if model.likelihood.family == "gaussian":
+        known = model.hyperparameters.get("noise_scale")
+        return 1.0 / max(float(np.var(model.response) if known is None else known**2), 1e-300)
+    if model.likelihood.family == "poisson":
+        return max(float(np.mean(model.response)), 1e-300)
+    return 0.25
 
 
 def require_noise(model: Model, theta: np.ndarray) -> None:

@@ -22,6 +22,7 @@ from ornstein.model.model import Model
 from ornstein.posterior.archive import nested
 from ornstein.posterior.portable import rebuild
 from ornstein.posterior.posterior import Posterior
+from ornstein.posterior.working import in_working_coordinates
 from ornstein.sampling.checkpoint import (
     CURVATURE_ARRAYS,
     FORMAT,
@@ -55,6 +56,26 @@ def resumed_here(
     progress: bool,
 ) -> Posterior:
     """Go on with a sampling run from the contents of one checkpoint."""
+
+    def run(worked: Model, known: Curvature | None, init: Array | None) -> Posterior:
+        return _resumed(path, every, meta, arrays, worked, sampler, known, draws, progress)
+
+    if isinstance(sampler, Dynamics):
+        return run(model, curvature, None)
+    return in_working_coordinates(model, curvature, None, run)
+
+
+def _resumed(
+    path: Path,
+    every: str | float,
+    meta: dict[str, Any],
+    arrays: dict[str, Array],
+    model: Model,
+    sampler: Sampler | Dynamics | None,
+    curvature: Curvature | None,
+    draws: int | None,
+    progress: bool,
+) -> Posterior:
     started, interval = time.perf_counter(), seconds(every)
     with readable(path):
         session = _restored(path, meta, arrays, model, sampler, curvature, draws)
