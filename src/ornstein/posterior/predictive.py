@@ -61,7 +61,7 @@ def of_regression(
     """
     width = layout.shapes[layout.paths.index("coef")][0]
     rows, single = _regression_rows(inputs, width, predict.columns)
-    classes = predict.likelihood.predictors if predict.likelihood.law.classes else 0
+    classes = predict.likelihood.outcomes
     shape = (len(chosen), rows.shape[0], *([classes] if classes else []))
     require_memory("an array of predictions", *shape)
     found = np.empty(shape)
