@@ -130,7 +130,7 @@ def glm(
     """A regression on rows of this process; `ornstein.glm` explains the arguments."""
     checked_family(family)
     tables.require_one_index((("X", X), ("y", y), ("weights", weights), ("offset", offset)))
-    named = tables.is_frame(X)
+    named = tables.is_frame(X) or isinstance(X, tables.Named)
     if is_table_on_disk(X):
         opened = open_table(X, y if isinstance(y, str) else None)
         table, names = tables.features(opened.features)

@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 
 from ornstein.errors import InputError
+from ornstein.model.tables import NewRows
 from ornstein.rows.choice import Traits
 from ornstein.types import PyTree, Traced
 
@@ -183,3 +184,7 @@ class Predict:
 
     def __call__(self, params: PyTree, x: Traced) -> Traced:
         return self.likelihood.mean(self.likelihood.predictor(params, x))
+
+    def new_rows(self, inputs: object) -> NewRows | None:
+        """The rows that a table's columns become, where the model was made by a formula."""
+        return inputs if isinstance(inputs, NewRows) else None
