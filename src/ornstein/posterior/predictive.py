@@ -96,7 +96,7 @@ def _expected(
 ) -> Array:
     """For rows that are a matrix with the model's columns."""
     width = rows.shape[1]
-    classes = predict.likelihood.predictors if predict.likelihood.family == "categorical" else 0
+    classes = predict.likelihood.predictors if predict.likelihood.law.classes else 0
     shape = (len(chosen), rows.shape[0], *([classes] if classes else []))
     require_memory("an array of predictions", *shape)
     found = np.empty(shape)
@@ -107,6 +107,7 @@ def _expected(
     for start in range(0, len(chosen), some):
         part = chosen[start : start + some]
         moved = layout.unflatten(draws[part] - centre)
+        shared = predict.likelihood.shared(layout.unflatten(draws[part]))
         for row in range(0, rows.shape[0], some_rows):
             block = _block(rows[row : row + some_rows])
             linear = linear_part(predict.likelihood, middle, block) + linear_part(
@@ -115,7 +116,9 @@ def _expected(
             if offset is not None:
                 part_offset = offset[row : row + some_rows]
                 linear += part_offset if linear.ndim == 2 else part_offset[:, None]
-            found[start : start + some, row : row + some_rows] = mean_of(predict.likelihood, linear)
+            found[start : start + some, row : row + some_rows] = mean_of(
+                predict.likelihood, linear, shared
+            )
     return found
 
 

@@ -19,7 +19,7 @@ from ornstein.regression.design import Design
 from ornstein.regression.formula import Formula, quoted, stands_for_all
 from ornstein.regression.spec import Spec, indicator, moments, offset_of
 from ornstein.regression.table import as_frame, complete, per_row, varying
-from ornstein.regression.target import Target, family_name, target_of
+from ornstein.regression.target import Target, target_of
 from ornstein.types import Array
 
 if TYPE_CHECKING:
@@ -50,11 +50,14 @@ class Request:
     labels: tuple[str, ...] = ()
 
 
+EMPTY = Spec("", "", "", "", (), Design((), (), True))
+
+
 @dataclass(frozen=True)
 class TablePredict(Predict):
     """E[y | x, θ] of the rows of a table, by the names of its columns."""
 
-    spec: Spec | None = None
+    spec: Spec = EMPTY
 
     def new_rows(self, inputs: object) -> tables.NewRows | None:
         """Rows of a table, or a matrix with the columns of the design."""
@@ -62,7 +65,6 @@ class TablePredict(Predict):
             return inputs
         if inputs is None or tables.is_sparse(inputs) or isinstance(inputs, np.ndarray | list):
             return None
-        assert self.spec is not None
         return self.spec.new_rows(inputs)
 
 
@@ -70,14 +72,18 @@ class Regression(GLM):
     """A regression made from a table; made by `regress`."""
 
     spec: Spec
-    notes: tuple[str, ...]
+
+    @property
+    def understood(self) -> tuple[str, ...]:
+        """What was made of the table, in sentences."""
+        rows = f"{self.n_data:,} rows, {len(self.feature_names)} columns of the design"
+        return rows, f"family {self.spec.family}: {self.spec.reason}", *self.spec.notes
 
 
 def regression(request: Request, data: Any) -> Regression:
     """The Model of a formula on the rows of a table."""
-    family = family_name(request.family)
-    if request.link is not None or request.priors is not None:
-        raise InputError("link and priors are not known to this version")
+    if request.priors is not None:
+        raise InputError("priors are not known to this version")
     frame = as_frame(data)
     formula, notes = _formula(request, frame)
     assert formula.response is not None
@@ -90,12 +96,12 @@ def regression(request: Request, data: Any) -> Regression:
     rows = complete(frame, features, others, request.missing)
     notes += (rows.note,) if rows.note else ()
     formula = _with_indicators(formula, rows.fills)
-    target = target_of(formula.response, rows.frame, family)
+    target = target_of(formula.response, rows.frame, request.family, request.link)
     design, matrix = _design(formula, rows.frame)
     spec = Spec(
         formula.text,
         formula.response.text,
-        target.family,
+        target.law.name,
         target.reason,
         target.classes,
         design,
@@ -103,8 +109,8 @@ def regression(request: Request, data: Any) -> Regression:
         rows.fills,
         notes=notes,
     )
-    gaussian = target.family == "gaussian"
-    spec = spec.with_moments(matrix, float(np.std(target.values)) if gaussian else 1.0)
+    scale = float(np.std(target.values)) if target.law.follows_response else 1.0
+    spec = spec.with_moments(matrix, scale)
     weights = _weights(request.weights, rows.frame, rows.kept)
     return _model(spec, matrix, target, weights, offset_of(spec.offsets, rows.frame), request)
 
@@ -233,12 +239,12 @@ def _model(
     offset: Array | None,
     request: Request,
 ) -> Regression:
-    if offset is not None and target.family == "categorical":
-        raise InputError("the categorical family takes no offset in a formula")
+    if offset is not None and target.law.classes:
+        raise InputError(f"the {target.law.name} family takes no offset in a formula")
     model = glm(
         tables.Named(matrix, spec.feature_names),
         target.values,
-        target.family,
+        target.law,
         prior_precision=_precision(spec, matrix, request.prior_precision),
         intercept=spec.design.intercept,
         weights=weights,
@@ -253,11 +259,11 @@ def with_table(model: GLM, spec: Spec) -> Regression:
     assert isinstance(model.predict, Predict)
     predict = TablePredict(model.predict.likelihood, spec.feature_names, spec)
     names = model.names
-    if spec.family == "categorical":
+    if model.likelihood.law.classes:
         names = tuple(_with_label(name, spec.classes) for name in names)
     labels = np.array(spec.classes, dtype=object) if spec.classes else None
     changes = {"predict": predict, "names": names, "classes": labels, "spec": spec}
-    vars(made).update(vars(model), **changes, notes=spec.notes)
+    vars(made).update({**vars(model), **changes})
     return made
 
 
@@ -265,9 +271,3 @@ def _with_label(name: str, classes: tuple[str, ...]) -> str:
     """`age[1.0]` as `age[house]`."""
     found = re.fullmatch(r"(.*)\[(\d+)(?:\.0)?\]", name, flags=re.DOTALL)
     return name if found is None else f"{found.group(1)}[{classes[int(found.group(2))]}]"
-
-
-def predictor_of(spec: Spec, predict: Predict) -> TablePredict:
-    """What predicts from a table, for a fit that was loaded."""
-    return TablePredict(**{**vars(predict), "spec": spec})
-

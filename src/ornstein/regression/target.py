@@ -9,8 +9,10 @@ import numpy as np
 
 from ornstein.checks import brief, printable
 from ornstein.errors import InputError
-from ornstein.model.families.likelihood import FAMILIES
-from ornstein.regression.columns import Labels, coded, values
+from ornstein.model.families.family import Family
+from ornstein.model.families.recognised import recognised
+from ornstein.model.families.table import TABLE, family_of
+from ornstein.regression.columns import Labels, coded, is_category, numbers
 from ornstein.regression.expression import Evaluation
 from ornstein.regression.formula import Response
 from ornstein.types import Array
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     import pandas
 
 MOST_CLASSES = 50
-DISCRETE = ("bernoulli", "categorical")
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,59 +28,45 @@ class Target:
     """Values as `glm` takes them (numbers, or codes of `classes`), the family and the reason."""
 
     values: Array
-    family: str
+    law: Family
     reason: str
     classes: tuple[str, ...] = ()
 
 
-def family_name(family: object) -> str:
-    """A family's name with hyphens; an unknown one is refused.
-
-    >>> family_name("gaussian")
-    'gaussian'
-    """
-    name = "-".join(str(family).split())
-    if name != "auto" and name not in FAMILIES:
-        raise InputError(f"unknown family {brief(family)}; choose auto or one of {FAMILIES}")
-    return name
-
-
-def target_of(response: Response, table: pandas.DataFrame, family: str) -> Target:
-    """Evaluate the left side; `family` is a name or "auto"."""
+def target_of(
+    response: Response, table: pandas.DataFrame, family: str | Family, link: str | None = None
+) -> Target:
+    """Evaluate the left side; `family` is a family, its name or "auto"."""
+    asked = None if family == "auto" else family_of(family, link)
     if response.kind != "column":
         raise InputError(
             f"{brief(response.text)} on the left side needs a family that this version lacks:"
-            f" there are {', '.join(FAMILIES)}"
+            f" there are {', '.join(TABLE)}"
         )
     (expression,) = response.parts
     name = expression.only_column
-    if name is None:
+    series = None if name is None else table[name]
+    if series is None:
         found: Any = Evaluation(expression, table, {}, fitting=True).value()
     else:
-        found = values(table[name], None) if not _many_labels(table[name]) else coded(table[name])
+        found = coded(series) if is_category(series) else numbers(series)
     _require_variety(found, response.text)
-    if family == "auto":
-        family, reason = _chosen(found, response.text, name is not None and table[name])
+    if asked is None:
+        chosen, reason = _chosen(found, response.text, series)
+        asked = family_of(chosen, link)
     else:
         reason = "as asked for"
-    if family in DISCRETE:
-        return _as_classes(found, table[name] if name else None, family, reason, response.text)
+    if asked.labels:
+        return _as_classes(found, series, asked, reason, response.text)
     if isinstance(found, Labels):
-        if name is not None and table[name].dtype == bool:
-            return Target(table[name].to_numpy(dtype=float), family, reason)
+        if series is not None and series.dtype == bool:
+            return Target(series.to_numpy(dtype=float), asked, reason)
         raise InputError(
-            f"the target {response.text!r} holds labels ({found.levels[0]!r}); the {family} family"
-            " needs numbers"
+            f"the target {response.text!r} holds labels ({found.levels[0]!r}); the {asked.name}"
+            " family needs numbers"
         )
     _require_finite(found, response.text)
-    return Target(found, family, reason)
-
-
-def _many_labels(series: pandas.Series) -> bool:
-    """Labels are counted by `_as_classes`, with a sentence for targets."""
-    from ornstein.regression.columns import is_category
-
-    return is_category(series)
+    return Target(found, asked, reason)
 
 
 def _chosen(found: Any, name: str, series: Any) -> tuple[str, str]:
@@ -93,21 +80,14 @@ def _chosen(found: Any, name: str, series: Any) -> tuple[str, str]:
         ordered = getattr(getattr(series, "dtype", None), "ordered", False)
         order = ", whose order is not used" if ordered else ""
         return "categorical", f"the target {name!r} has {count} different labels{order}"
-    if len(np.unique(found[:1000])) <= 2 and len(np.unique(found)) == 2:
-        return "bernoulli", f"the target {name!r} has two different values"
-    reason = f"the target {name!r} is numeric"
-    if np.all(found == np.floor(found)) and found.min() >= 0:
-        reason += (
-            "; its whole numbers may be counts or labels: then ask for the family poisson or"
-            " categorical"
-        )
-    elif found.min() >= 0.0 and found.max() <= 1.0:
-        reason += "; it lies between 0 and 1: proportions of known totals are successes(k, n)"
-    return "gaussian", reason
+    number = recognised(found)
+    hint = f"; {number.hint}" if number.hint else ""
+    kind = number.reason.removeprefix("it ")
+    return number.family, f"the target {name!r} {kind}{hint}"
 
 
 def _as_classes(
-    found: Any, series: pandas.Series | None, family: str, reason: str, name: str
+    found: Any, series: pandas.Series | None, law: Family, reason: str, name: str
 ) -> Target:
     if not isinstance(found, Labels):
         import pandas
@@ -118,12 +98,12 @@ def _as_classes(
             f"the target {name!r} has {len(found.levels):,} different labels, more than"
             f" {MOST_CLASSES}; is it the right column?"
         )
-    if family == "bernoulli" and len(found.levels) > 2:
+    if not law.classes and len(found.levels) > 2:
         raise InputError(
-            f"the bernoulli family needs two labels; the target {name!r} has {len(found.levels)}:"
+            f"the {law.name} family needs two labels; the target {name!r} has {len(found.levels)}:"
             " use the family categorical"
         )
-    return Target(found.codes.astype(float), family, reason, found.levels)
+    return Target(found.codes.astype(float), law, reason, found.levels)
 
 
 def _require_variety(found: Any, name: str) -> None:
