@@ -125,7 +125,7 @@ def regress(
     """
     model = regression_of(Request(formula, family, link, priors, missing, weights), data)
     if progress:
-        print("\n".join(model.understood), file=sys.stderr)
+        print("\n".join(model.spec.understood(model.n_data)), file=sys.stderr)
     return model
 
 

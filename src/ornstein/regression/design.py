@@ -115,9 +115,7 @@ class Design:
         for name in formula.column_names:
             require_column(table, name, "the formula's")
         places = {text: place for place, text in enumerate(formula.expressions)}
-        factors = tuple(
-            Factor.of(expression, table) for expression in formula.expressions.values()
-        )
+        factors = tuple(Factor.of(expression, table) for expression in formula.expressions.values())
         return cls(factors, _blocks(formula, places, factors), formula.intercept)
 
     @cached_property

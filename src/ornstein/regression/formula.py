@@ -93,11 +93,7 @@ class Formula:
         right, groups = group_terms(right)
         _require_few_terms(right)
         terms, intercept = _terms(right)
-        offsets = tuple(
-            expression
-            for term in terms
-            if (expression := _offset(term)) is not None
-        )
+        offsets = tuple(expression for term in terms if (expression := _offset(term)) is not None)
         kept = tuple(term for term in terms if _offset(term) is None)
         factors = dict.fromkeys(factor for term in kept for factor in term.factors)
         expressions = {factor: Expression.of(factor) for factor in factors}
@@ -126,9 +122,7 @@ def _checked(text: object) -> str:
 
 def _masked(text: str) -> str:
     """The text with what stands in quotes replaced by letters, place for place."""
-    return re.sub(
-        r"`[^`]*`|\"[^\"]*\"|'[^']*'", lambda found: "q" * len(found.group()), text
-    )
+    return re.sub(r"`[^`]*`|\"[^\"]*\"|'[^']*'", lambda found: "q" * len(found.group()), text)
 
 
 def _at_top(text: str, mark: str) -> list[int]:

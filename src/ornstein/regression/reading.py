@@ -8,14 +8,10 @@ columns named.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from ornstein.checks import printable
-from ornstein.errors import FileError, InputError
+from ornstein.errors import FileError
 
 if TYPE_CHECKING:
     import pandas

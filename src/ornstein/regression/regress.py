@@ -73,19 +73,13 @@ class Regression(GLM):
 
     spec: Spec
 
-    @property
-    def understood(self) -> tuple[str, ...]:
-        """What was made of the table, in sentences."""
-        rows = f"{self.n_data:,} rows, {len(self.feature_names)} columns of the design"
-        return rows, f"family {self.spec.family}: {self.spec.reason}", *self.spec.notes
-
 
 def regression(request: Request, data: Any) -> Regression:
     """The Model of a formula on the rows of a table."""
     if request.priors is not None:
         raise InputError("priors are not known to this version")
     frame = as_frame(data)
-    formula, notes = _formula(request, frame)
+    formula, notes = formula_of(request, frame)
     assert formula.response is not None
     weighted = (request.weights,) if isinstance(request.weights, str) else ()
     offset_names = [name for part in formula.offsets for name in part.column_names]
@@ -110,12 +104,12 @@ def regression(request: Request, data: Any) -> Regression:
         notes=notes,
     )
     scale = float(np.std(target.values)) if target.law.follows_response else 1.0
-    spec = spec.with_moments(matrix, scale)
+    spec = spec.with_numbers(*moments(matrix), scale)
     weights = _weights(request.weights, rows.frame, rows.kept)
     return _model(spec, matrix, target, weights, offset_of(spec.offsets, rows.frame), request)
 
 
-def _formula(request: Request, frame: pandas.DataFrame) -> tuple[Formula, tuple[str, ...]]:
+def formula_of(request: Request, frame: Any) -> tuple[Formula, tuple[str, ...]]:
     """The formula with `.` written out, and what was left out of it."""
     notes: tuple[str, ...] = ()
     others: list[str] = []
@@ -136,9 +130,7 @@ def _formula(request: Request, frame: pandas.DataFrame) -> tuple[Formula, tuple[
                 else f"the table has no columns besides {shown(sorted(used))}"
             )
         notes = (f"left out, constant: {shown(constant)}",) if constant else ()
-        others = [
-            f"C({quoted(name)})" if name in request.labels else quoted(name) for name in kept
-        ]
+        others = [f"C({quoted(name)})" if name in request.labels else quoted(name) for name in kept]
     formula = Formula.of(request.formula, others)
     if formula.response is None:
         raise InputError(
@@ -218,12 +210,12 @@ def _weights(weights: Any, frame: pandas.DataFrame, kept: Array) -> Array | None
     return per_row(weights, "weights", kept)
 
 
-def _precision(spec: Spec, matrix: Any, standardised: float | None) -> Array:
+def slopes_precision(spec: Spec, standardised: float | None, matrix: Any = None) -> Array:
     """1/variance of the prior on the slopes, in units of the table."""
     scales = np.where(np.asarray(spec.scales) > 0, spec.scales, 1.0) / spec.target_scale
     if standardised is not None:
         return standardised * scales**2
-    for column in range(matrix.shape[1]):
+    for column in range(0 if matrix is None else matrix.shape[1]):
         values = matrix[:, column]
         entries = values if isinstance(values, np.ndarray) else values.data
         if np.all((entries == 0.0) | (entries == 1.0)):
@@ -245,7 +237,7 @@ def _model(
         tables.Named(matrix, spec.feature_names),
         target.values,
         target.law,
-        prior_precision=_precision(spec, matrix, request.prior_precision),
+        prior_precision=slopes_precision(spec, request.prior_precision, matrix),
         intercept=spec.design.intercept,
         weights=weights,
         offset=offset,

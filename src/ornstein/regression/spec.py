@@ -66,6 +66,11 @@ class Spec:
         read = dict.fromkeys([*self.design.column_names, *offsets])
         return tuple(name for name in read if name not in made)
 
+    def understood(self, rows: int) -> tuple[str, ...]:
+        """What was made of a table of that many rows, in sentences."""
+        columns = f"{len(self.column_names)} columns as {len(self.feature_names)} features"
+        return f"{rows:,} rows, {columns}", f"family {self.family}: {self.reason}", *self.notes
+
     @property
     def units(self) -> Array:
         """Factors that bring slopes to the scale of standardised columns and target."""
@@ -84,8 +89,10 @@ class Spec:
         frame = filled(frame, self.fills)
         matrix = self.design.build(frame, len(frame))
         offset = offset_of(self.offsets, frame)
-        broken = np.isnan(matrix.sum(axis=1)) if isinstance(matrix, np.ndarray) else np.isnan(
-            np.asarray(matrix.sum(axis=1)).ravel()
+        broken = (
+            np.isnan(matrix.sum(axis=1))
+            if isinstance(matrix, np.ndarray)
+            else np.isnan(np.asarray(matrix.sum(axis=1)).ravel())
         )
         if offset is not None:
             broken |= np.isnan(offset)
@@ -150,20 +157,15 @@ class Spec:
             for offset in lists["offsets"]:
                 Expression.of(offset)
             scale = float(found["target_scale"])
-            return cls(
-                **texts, **lists, **numbers, design=design, fills=fills, target_scale=scale
-            )
+            return cls(**texts, **lists, **numbers, design=design, fills=fills, target_scale=scale)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, InputError) as error:
             raise FileError(
                 f"the description of the table's columns is damaged ({type(error).__name__})"
             ) from error
 
-    def with_moments(self, matrix: Any, target_scale: float) -> Spec:
-        """The same with the means and standard deviations of the columns."""
-        means, scales = moments(matrix)
-        return replace(
-            self, means=tuple(means), scales=tuple(scales), target_scale=target_scale
-        )
+    def with_numbers(self, means: list[float], scales: list[float], target_scale: float) -> Spec:
+        """The same with the means and standard deviations of the columns and of the target."""
+        return replace(self, means=tuple(means), scales=tuple(scales), target_scale=target_scale)
 
 
 def moments(matrix: Any) -> tuple[list[float], list[float]]:
