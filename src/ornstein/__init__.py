@@ -76,7 +76,7 @@ _WHERE = {
 }
 
 # Namespaces: modules whose names are public too.
-_NAMESPACES = {"families": "model.families", "theory": "theory"}
+_NAMESPACES = {"families": "model.families", "priors": "model.priors", "theory": "theory"}
 
 __all__ = sorted([*_WHERE, *_NAMESPACES])
 

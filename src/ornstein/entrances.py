@@ -18,6 +18,7 @@ from ornstein.hyper import saved
 from ornstein.model import regression
 from ornstein.model.families.family import Family
 from ornstein.model.model import Model
+from ornstein.model.priors import Prior
 from ornstein.model.regression import GLM
 from ornstein.posterior.posterior import Posterior
 from ornstein.regression.regress import Regression, Request
@@ -35,14 +36,15 @@ def glm(
     X: object,
     y: object,
     family: str | Family = "gaussian",
-    prior_precision: ArrayLike = 1.0,
+    prior_precision: ArrayLike | None = None,
     noise_scale: float | str = "infer",
     intercept: bool = True,
     weights: ArrayLike | None = None,
     offset: ArrayLike | None = None,
-    intercept_precision: float = 0.0,
+    intercept_precision: float | None = None,
     classes: ArrayLike | None = None,
     link: str | None = None,
+    priors: Mapping[str, Prior] | None = None,
 ) -> GLM:
     """A regression as a Model.
 
@@ -54,17 +56,24 @@ def glm(
             where X is a table on disk.
         family: gaussian, bernoulli, categorical, poisson, negative-binomial or student-t; or one of
             `orn.families`, which can fix numbers: `orn.families.StudentT(df=4)`.
-        prior_precision: 1/variance of the normal prior on the coefficients: one number, or one per
-            column; 0 is flat.
-        noise_scale: gaussian family: a number fixes σ, "infer" adds log σ as a parameter with a
-            flat prior.
-        intercept: whether to add an intercept, with a normal prior of precision
-            `intercept_precision`.
+        prior_precision: None is weakly informative on the scale of the data: slopes have the
+            standard deviation 2.5/sd(x), a column of two values 2.5 per step between them, times
+            sd(y) for gaussian and student-t; the intercept's prior is that of a row of averages;
+            noise scales and other parameters of the family have proper priors. A number, or one
+            per column, is 1/variance of normal priors on the coefficients as they are, with
+            everything else flat; 0 is flat.
+        noise_scale: gaussian family: a number fixes σ, "infer" adds log σ as a parameter.
+        intercept: whether to add an intercept.
+        intercept_precision: 1/variance of a normal prior on the intercept as it is; None is flat
+            where `prior_precision` is a number.
         weights: multiply the rows' log likelihoods.
         classes: the labels of the two discrete families in order, where not all of them need be in
             y.
         offset: added to the linear predictor, one number per row (categorical: one per row and
             class).
+        priors: by column, "intercept" (of a row of averages) or the family's own "scale", "df",
+            "dispersion": one of `orn.priors`, as `{"x0": orn.priors.Normal(0, 1)}`; the others as
+            `prior_precision` says. `model.priors` lists them all.
         link: another link than the family's first: logit, probit or cloglog for bernoulli.
 
     >>> import numpy as np
@@ -82,6 +91,7 @@ def glm(
         "intercept_precision": intercept_precision,
         "classes": classes,
         "link": link,
+        "priors": priors,
     }
     if is_dask(X):
         from ornstein.cluster.shards import sharded_glm

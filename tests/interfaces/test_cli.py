@@ -374,9 +374,9 @@ def test_a_fit_that_knows_no_table_cannot_predict_from_one(tmp_path, capsys):
     bad_files(tmp_path)
     rng = np.random.default_rng(0)
     features = rng.normal(size=(100, 2))
-    orn.laplace(orn.glm(features, features @ [1.0, 2.0] + rng.normal(size=100))).save(
-        tmp_path / "plain.orn"
-    )
+    orn.laplace(
+        orn.glm(features, features @ [1.0, 2.0] + rng.normal(size=100), prior_precision=1.0)
+    ).save(tmp_path / "plain.orn")
     assert run("predict", tmp_path / "plain.orn", tmp_path / "good.csv") == 2
     assert "was not made from a table" in capsys.readouterr().err
 

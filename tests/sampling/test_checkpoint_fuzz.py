@@ -38,7 +38,7 @@ OPTIONS = {
 def run(tmp_path_factory):
     """A model, the draws of an undisturbed run, and checkpoints from several stages of it."""
     X, y = regression_data(300, 2, seed=3)
-    model = orn.glm(X, y, noise_scale=1.0)
+    model = orn.glm(X, y, noise_scale=1.0, prior_precision=1.0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "BLOCK_NUMBERS", 2**11)
         whole, contents = orn.sample(model, **OPTIONS), []

@@ -10,26 +10,29 @@ reference instead.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ornstein.checks import as_numbers, require_finite
+from ornstein.checks import require_finite
 from ornstein.errors import CurvatureError, InputError
 from ornstein.model import tables
 from ornstein.model.families.family import Family
 from ornstein.model.families.gaussian import Gaussian
 from ornstein.model.families.likelihood import Likelihood, Predict, PredictorLoss
-from ornstein.model.families.prior import gaussian_prior
 from ornstein.model.families.table import family_of
 from ornstein.model.linear import LinearPredictor
 from ornstein.model.model import Model
 from ornstein.model.on_disk import is_table_on_disk, open_table
+from ornstein.model.priors import Prior
+from ornstein.model.regression_prior import Facts, Wanted, checked_precision, chosen, described
+from ornstein.model.spread import Spread
 from ornstein.rows.choice import packs
 from ornstein.rows.packed import side_by_side
-from ornstein.types import PyTree
+from ornstein.types import Array, PyTree
 
 # A noise scale below so small a part of y's standard deviation is rounding: the posterior density
 # grows without bound as it falls.
@@ -56,10 +59,25 @@ class GLM(Model):
         if "prior_precision" in values:
             shape = self.layout.shapes[self.layout.paths.index("coef")]
             outputs = shape[1] if len(shape) == 2 else 1
-            values["prior_precision"] = _precision(
+            values["prior_precision"] = checked_precision(
                 "prior_precision", values["prior_precision"], shape[0], outputs
             )
         return super().with_hyperparameters(**values)
+
+    @property
+    def priors(self) -> dict[str, str]:
+        """The prior of every column, of the intercept and of what the family adds, in words.
+
+        >>> glm(np.array([[0.0], [1.0], [2.0]]), [1.0, 2.0, 4.0], noise_scale=1.0).priors
+        {'x0': 'Normal(0, 3.819)', 'intercept': 'Normal(2.333, 3.118) where columns are average'}
+        """
+        return described(
+            self.loss.log_prior,
+            self.hyperparameters,
+            self.feature_names,
+            "intercept" in self.layout.paths,
+            self.likelihood.auxiliaries,
+        )
 
     def require_mode(self, theta: np.ndarray) -> None:
         require_noise(self, theta)
@@ -122,16 +140,21 @@ def glm(
     X: object,
     y: object,
     family: str | Family = "gaussian",
-    prior_precision: ArrayLike = 1.0,
+    prior_precision: ArrayLike | None = None,
     noise_scale: float | str = "infer",
     intercept: bool = True,
     weights: ArrayLike | None = None,
     offset: ArrayLike | None = None,
-    intercept_precision: float = 0.0,
+    intercept_precision: float | None = None,
     classes: ArrayLike | None = None,
     link: str | None = None,
+    priors: Mapping[str, Prior] | None = None,
+    facts: Facts | None = None,
 ) -> GLM:
-    """A regression on rows of this process; `ornstein.glm` explains the arguments."""
+    """A regression on rows of this process; `ornstein.glm` explains the arguments.
+
+    `facts` are those of all rows where these are only some of them.
+    """
     law = _scaled(family_of(family, link), noise_scale)
     tables.require_one_index((("X", X), ("y", y), ("weights", weights), ("offset", offset)))
     named = tables.is_frame(X) or isinstance(X, tables.Named)
@@ -148,26 +171,26 @@ def glm(
     require_finite("X", table.data if tables.is_sparse(table) else table, names)
     response, classes = _response(y, law, n_data, classes)
     outputs = len(classes) if classes is not None and law.classes else 1
-    precision = _precision("prior_precision", prior_precision, columns, outputs)
-    intercept_prior = _precision("intercept_precision", intercept_precision, None, 1)
-    likelihood = Likelihood(
-        law.name,
-        outputs,
-        infer_scale=isinstance(law, Gaussian) and law.infer_scale,
-        coef_reference=law.classes and not np.any(precision),
-        intercept_reference=law.classes and not np.any(intercept_prior),
-        elementary=law.elementary and not tables.is_sparse(table),
-        link=law.link,
-        settings=law.settings,
-    )
     model_offset = _optional(offset, "offset", n_data, outputs if law.classes else None)
     model_weights = _optional(weights, "weights", n_data, None)
     if model_weights is not None and (np.any(model_weights < 0) or not np.any(model_weights > 0)):
         raise InputError("weights must not be negative, and not all zero")
-    hyper: dict[str, np.ndarray] = {
-        "prior_precision": precision,
-        "intercept_precision": intercept_prior,
-    }
+
+    def known() -> Facts:
+        return facts or facts_of(law, table, response, model_weights, model_offset)
+
+    prior = chosen(law, names, outputs, Wanted(prior_precision, intercept_precision, priors), known)
+    likelihood = Likelihood(
+        law.name,
+        outputs,
+        infer_scale=isinstance(law, Gaussian) and law.infer_scale,
+        coef_reference=law.classes and prior.coef_flat,
+        intercept_reference=law.classes and prior.intercept_flat,
+        elementary=law.elementary and not tables.is_sparse(table),
+        link=law.link,
+        settings=law.settings,
+    )
+    hyper = dict(prior.hyperparameters)
     if isinstance(law, Gaussian) and not law.infer_scale:
         hyper["noise_scale"] = _positive("noise_scale", noise_scale)
     params, parameter_names, feature_of, predictor_of = _parameters(
@@ -191,7 +214,7 @@ def glm(
     if model_offset is not None:
         data["offset"] = model_offset
     predict = Predict(likelihood, names if named else ())
-    model = GLM(likelihood, data, gaussian_prior, params, predict, hyper, names=parameter_names)
+    model = GLM(likelihood, data, prior.log_prior, params, predict, hyper, names=parameter_names)
     return model.replace(
         loss=replace(model.loss, traits=likelihood.traits),
         likelihood=likelihood,
@@ -307,20 +330,15 @@ def _labels(values: np.ndarray, family: str) -> tuple[np.ndarray, np.ndarray]:
     return codes.astype(np.int32), classes
 
 
-def _precision(what: str, value: ArrayLike, columns: int | None, outputs: int) -> np.ndarray:
-    precision = as_numbers(what, value)
-    if precision.ndim == 1 and precision.size == columns and outputs > 1:
-        precision = np.repeat(precision[:, None], outputs, axis=1)
-    shapes = {(), (columns,), (columns, outputs)} if outputs > 1 else {(), (columns,)}
-    if precision.shape not in shapes:
-        raise InputError(
-            f"{what} must be one number or one per column ({columns}); it has shape"
-            f" {precision.shape}"
-        )
-    if not np.all(np.isfinite(precision)) or np.any(precision < 0):
-        raise InputError(f"{what} must be finite and not negative; got {np.min(precision)}")
-    # one zero for all: the flat prior has no shape
-    return precision if np.any(precision) else np.zeros(())
+def facts_of(
+    law: Family, table: Any, response: np.ndarray, weights: Array | None, offset: Array | None
+) -> Facts:
+    """What default priors ask of the data, each row counting by its weight."""
+    middle = law.middle(response, weights)
+    if offset is not None:
+        middle = middle - np.average(offset, axis=0, weights=weights)
+        response = law.without(response, offset)
+    return Facts(Spread.of(table, weights), law.unit(response, weights), middle)
 
 
 def _positive(what: str, value: ArrayLike) -> np.ndarray:

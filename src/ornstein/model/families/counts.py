@@ -13,6 +13,7 @@ import numpy as np
 from ornstein.errors import InputError
 from ornstein.model.families.bernoulli import softplus
 from ornstein.model.families.family import Auxiliary, Family, Law, Shared
+from ornstein.model.priors import Gamma, Prior
 from ornstein.types import Array, PyTree, Traced
 
 DISPERSION = Auxiliary("log_dispersion", "dispersion")
@@ -86,6 +87,9 @@ class NegativeBinomial(Family):
         mean = max(float(np.mean(y)), 1e-3)
         excess = (float(np.var(y)) - mean) / mean**2
         return {"log_dispersion": float(np.log(np.clip(excess, 0.05, 5.0)))}
+
+    def default_priors(self, unit: float) -> dict[str, Prior]:
+        return {"dispersion": Gamma(0.5, 0.1)}  # of its root nearly flat near zero
 
     def log_density(
         self, u: Traced, y: Traced, auxiliary: Mapping[str, Traced], hyperparameters: PyTree

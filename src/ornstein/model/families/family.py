@@ -17,6 +17,7 @@ import numpy as np
 from ornstein.checks import brief
 from ornstein.errors import InputError
 from ornstein.model.families.links import LINKS, Link
+from ornstein.model.priors import Prior
 from ornstein.types import Array, PyTree, Traced
 
 # What `Family.outcome` takes for the auxiliary parameters: arrays that broadcast against u.
@@ -55,6 +56,10 @@ class Auxiliary:
     def natural(self, value: Any) -> Any:
         """The number on the scale that users know."""
         return LINKS[self.link].inverse(value)
+
+    def log_slope(self, value: Any) -> Any:
+        """The logarithm of d natural / d value, in JAX."""
+        return LINKS[self.link].log_slope(value)
 
 
 @dataclass(frozen=True)
@@ -119,6 +124,18 @@ class Family:
         """Where the search for the mode starts, by the names of the auxiliary parameters."""
         return {}
 
+    def unit(self, y: Array, weights: Array | None) -> float:
+        """What counts as one unit of the linear predictor: sd(y) if it has y's unit, else 1."""
+        if not self.follows_response:
+            return 1.0
+        mean = np.average(y, weights=weights)
+        spread = float(np.sqrt(np.average((y - mean) ** 2, weights=weights)))
+        return spread if spread > 1e-12 * abs(mean) else 1.0
+
+    def default_priors(self, unit: float) -> dict[str, Prior]:
+        """Proper priors of the auxiliary parameters by their `word`, on the user's scale."""
+        return {}
+
     def log_density(
         self, u: Traced, y: Traced, auxiliary: Mapping[str, Traced], hyperparameters: PyTree
     ) -> Traced:
@@ -135,5 +152,8 @@ class Family:
 
     def middle(self, y: Array, weights: Array | None) -> Array:
         """The linear predictor of the average response: where the intercept's prior is centred."""
-        average = np.average(y, axis=0, weights=weights)
-        return self.inverse_link.forward(average)
+        return np.asarray(self.inverse_link.forward(np.average(y, axis=0, weights=weights)))
+
+    def without(self, y: Array, offset: Array) -> Array:
+        """The response with what the offset explains taken off, where that has its unit."""
+        return y - offset if self.follows_response else y
