@@ -123,6 +123,19 @@ class Design:
         """Names of the columns of the matrix."""
         return tuple(name for block in self.blocks for name in self._block_names(block))
 
+    def columns_of_terms(self) -> dict[str, tuple[str, ...]]:
+        """Names of columns of the matrix by the terms that they belong to: `a`, `a:b`."""
+        found: dict[str, tuple[str, ...]] = {}
+        for block in self.blocks:
+            factors = [self.factors[place] for place in block.factors]
+            names = tuple(self._block_names(block))
+            for term in {
+                ":".join(factor.shown for factor in factors),
+                ":".join(factor.text for factor in factors),
+            }:
+                found[term] = found.get(term, ()) + names
+        return found
+
     @property
     def column_names(self) -> tuple[str, ...]:
         """The columns of the table that are read."""

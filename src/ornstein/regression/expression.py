@@ -156,12 +156,13 @@ class Expression:
             return [node.left, node.right]
         if isinstance(node, ast.UnaryOp) and type(node.op) in OPERATORS:
             return [node.operand]
-        if isinstance(node, ast.Compare) and all(type(op) in OPERATORS for op in node.ops):
-            if len(node.ops) == 1:
-                return [node.left, *node.comparators]
-        if isinstance(node, ast.List | ast.Tuple):
-            if all(isinstance(item, ast.Constant | ast.UnaryOp) for item in node.elts):
-                return list(node.elts)
+        if isinstance(node, ast.Compare) and [type(op) in OPERATORS for op in node.ops] == [True]:
+            return [node.left, *node.comparators]
+        literal = ast.Constant | ast.UnaryOp
+        if isinstance(node, ast.List | ast.Tuple) and all(
+            isinstance(item, literal) for item in node.elts
+        ):
+            return list(node.elts)
         raise InputError(
             f"the formula holds {brief(self.shown(node))}; it may call {', '.join(FUNCTIONS)} with"
             " columns, numbers, texts and arithmetic, and nothing else"

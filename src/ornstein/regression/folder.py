@@ -14,7 +14,7 @@ from ornstein.model.model import Model
 from ornstein.regression.columns import require_column
 from ornstein.regression.design import Design
 from ornstein.regression.reading import PARQUET
-from ornstein.regression.regress import Request, TablePredict, formula_of, slopes_precision
+from ornstein.regression.regress import Request, TablePredict, by_column, formula_of, standardised
 from ornstein.regression.spec import Spec
 from ornstein.regression.target import target_of
 
@@ -115,7 +115,8 @@ def regression_on(request: Request, folder: ParquetFolder, glm: Callable[..., An
         encoded,
         TARGET,
         target.law,
-        prior_precision=slopes_precision(spec, request.prior_precision),
+        prior_precision=standardised(request.prior_precision, spec),
+        priors=by_column(request.priors, spec),
         intercept=design.intercept,
         classes=classes,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,8 +24,6 @@ from ornstein.types import Array
 
 if TYPE_CHECKING:
     import pandas
-
-WEAK = 2.5  # prior standard deviation of a slope, in standard deviations of target and column
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +74,6 @@ class Regression(GLM):
 
 def regression(request: Request, data: Any) -> Regression:
     """The Model of a formula on the rows of a table."""
-    if request.priors is not None:
-        raise InputError("priors are not known to this version")
     frame = as_frame(data)
     formula, notes = formula_of(request, frame)
     assert formula.response is not None
@@ -210,17 +206,29 @@ def _weights(weights: Any, frame: pandas.DataFrame, kept: Array) -> Array | None
     return per_row(weights, "weights", kept)
 
 
-def slopes_precision(spec: Spec, standardised: float | None, matrix: Any = None) -> Array:
-    """1/variance of the prior on the slopes, in units of the table."""
-    scales = np.where(np.asarray(spec.scales) > 0, spec.scales, 1.0) / spec.target_scale
-    if standardised is not None:
-        return standardised * scales**2
-    for column in range(0 if matrix is None else matrix.shape[1]):
-        values = matrix[:, column]
-        entries = values if isinstance(values, np.ndarray) else values.data
-        if np.all((entries == 0.0) | (entries == 1.0)):
-            scales[column] = 1.0 / spec.target_scale
-    return (scales / WEAK) ** 2
+def standardised(precision: float | None, spec: Spec) -> Array | None:
+    """1/variance of the prior on the slopes in units of the table, for one that is meant on
+    standardised columns; None is the default of `glm`.
+    """
+    if precision is None:
+        return None
+    units = np.where(np.asarray(spec.scales) > 0, spec.scales, 1.0) / spec.target_scale
+    return precision * units**2
+
+
+def by_column(priors: Mapping[str, Any] | None, spec: Spec) -> dict[str, Any] | None:
+    """Priors by the columns of the design: the name of a factor or of a term stands for all of its
+    columns.
+    """
+    if not priors:
+        return None
+    columns = spec.design.columns_of_terms()
+    found: dict[str, Any] = {}
+    for name, prior in priors.items():
+        key = " ".join(str(name).split())
+        for column in columns.get(key, columns.get(key.strip("`"), (name,))):
+            found[column] = prior
+    return found
 
 
 def _model(
@@ -237,7 +245,8 @@ def _model(
         tables.Named(matrix, spec.feature_names),
         target.values,
         target.law,
-        prior_precision=slopes_precision(spec, request.prior_precision, matrix),
+        prior_precision=standardised(request.prior_precision, spec),
+        priors=by_column(request.priors, spec),
         intercept=spec.design.intercept,
         weights=weights,
         offset=offset,
@@ -249,11 +258,12 @@ def with_table(model: GLM, spec: Spec) -> Regression:
     """The regression with the names and labels of its table."""
     made = object.__new__(Regression)
     assert isinstance(model.predict, Predict)
-    predict = TablePredict(model.predict.likelihood, spec.feature_names, spec)
     names = model.names
     if model.likelihood.law.classes:
         names = tuple(_with_label(name, spec.classes) for name in names)
     labels = np.array(spec.classes, dtype=object) if spec.classes else None
+    spec = replace(spec, priors=model.priors)
+    predict = TablePredict(model.predict.likelihood, spec.feature_names, spec)
     changes = {"predict": predict, "names": names, "classes": labels, "spec": spec}
     vars(made).update({**vars(model), **changes})
     return made

@@ -38,7 +38,7 @@ class Spec:
         fills: what stands for a missing value, by column (`missing="indicator"`).
         means, scales: of the columns of the matrix; target_scale: of the target, 1 for classes and
             counts.
-        notes: what else was decided, in sentences.
+        notes: what else was decided, in sentences. priors: in words, by column and parameter.
     """
 
     formula: str
@@ -53,6 +53,7 @@ class Spec:
     scales: tuple[float, ...] = ()
     target_scale: float = 1.0
     notes: tuple[str, ...] = ()
+    priors: dict[str, str] = field(default_factory=dict)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -128,7 +129,7 @@ class Spec:
             name: getattr(self, name)
             for name in (
                 *("formula", "target", "family", "reason", "classes", "offsets", "fills"),
-                *("means", "scales", "target_scale", "notes"),
+                *("means", "scales", "target_scale", "notes", "priors"),
             )
         }
         described = {"format": FORMAT, **plain, "design": design_as_json(self.design)}
@@ -154,10 +155,19 @@ class Spec:
                 str(name): value if isinstance(value, str) else float(value)
                 for name, value in found["fills"].items()
             }
+            priors = {str(name): str(prior) for name, prior in found["priors"].items()}
             for offset in lists["offsets"]:
                 Expression.of(offset)
             scale = float(found["target_scale"])
-            return cls(**texts, **lists, **numbers, design=design, fills=fills, target_scale=scale)
+            return cls(
+                **texts,
+                **lists,
+                **numbers,
+                design=design,
+                fills=fills,
+                target_scale=scale,
+                priors=priors,
+            )
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, InputError) as error:
             raise FileError(
                 f"the description of the table's columns is damaged ({type(error).__name__})"

@@ -68,6 +68,17 @@ Weights = Annotated[
     str | None,
     typer.Option(help="A column that multiplies the log likelihoods.", show_default=False),
 ]
+Priors = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--prior",
+        help=(
+            "The prior of a column or term, such as 'age=Normal(0, 1)': Normal, StudentT(df, loc,"
+            " scale) or Flat(); may be repeated."
+        ),
+        show_default=False,
+    ),
+]
 Missing = Annotated[
     str,
     typer.Option(help="Rows with missing values: drop, error, or indicator (fill and mark)."),
@@ -157,6 +168,7 @@ def request_of(
     categorical: list[str] | None,
     offset: str | None = None,
     exposure: str | None = None,
+    prior: list[str] | None = None,
     **settings: Any,
 ) -> Request:
     """The formula that the options say, with the other settings of a regression."""
@@ -180,7 +192,29 @@ def request_of(
     if exposure is not None:
         formula += f" + offset(log({quoted(exposure)}))"
     left_out, labels = tuple(drop or ()), tuple(categorical or ())
-    return Request(formula, left_out=left_out, labels=labels, **settings)
+    priors = dict(map(_prior, prior)) if prior else None
+    return Request(formula, priors=priors, left_out=left_out, labels=labels, **settings)
+
+
+def _prior(text: str) -> tuple[str, Any]:
+    """`age=Normal(0, 1)` as a name and a prior; numbers only, nothing is evaluated."""
+    import ast
+    import re
+
+    from ornstein.model import priors
+
+    found = re.fullmatch(r"(.+)=\s*(\w+)\((.*)\)\s*", text)
+    known = {"Normal": priors.Normal, "StudentT": priors.StudentT, "Flat": priors.Flat}
+    try:
+        if found is None:
+            raise ValueError(text)
+        name, kind, numbers = found.groups()
+        given = ast.literal_eval(f"({numbers},)") if numbers.strip() else ()
+        return name.strip(), known[kind](*given)
+    except (ValueError, SyntaxError, TypeError, KeyError, MemoryError, RecursionError):
+        raise InputError(
+            f"--prior {text!r} must look like 'age=Normal(0, 1)', with {', '.join(known)}"
+        ) from None
 
 
 def model_of(data: Path, request: Request, folder_too: bool = False) -> Model:
