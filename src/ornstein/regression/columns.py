@@ -8,9 +8,9 @@ days since 1970.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -28,6 +28,14 @@ NO_LABELS = ("mixed", "bytes", "complex", "interval", "timedelta64", "timedelta"
 A_DAY = np.timedelta64(1, "D")
 
 
+class Columns(Protocol):
+    """What is asked of a table: the names of its columns, and one column at a time."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+    def __getitem__(self, name: Any, /) -> pandas.Series: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Labels:
     """A column of labels: one code per row into `levels`; −1 where missing, −2 where unknown."""
@@ -42,19 +50,16 @@ class Labels:
         return Labels(np.where(self.codes >= 0, moved[self.codes], self.codes), levels)
 
 
-def values(
-    series: pandas.Series, levels: tuple[str, ...] | None, as_labels: bool = False
-) -> Array | Labels:
+def values(series: pandas.Series, levels: tuple[str, ...] | None) -> Array | Labels:
     """A column as numbers or labels.
 
     Args:
         levels: None learns which it is; () asks for numbers, as in the fit; others are the labels
             of the fit.
-        as_labels: whether numbers count as labels.
     """
     if levels:
         return coded(series).with_levels(levels)
-    if levels is None and (as_labels or is_category(series)):
+    if levels is None and is_category(series):
         found = coded(series)
         require_few(series.name, found.levels)
         return found

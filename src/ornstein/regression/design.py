@@ -17,7 +17,7 @@ import scipy.sparse
 
 from ornstein.checks import brief
 from ornstein.errors import FileError, InputError
-from ornstein.regression.columns import Labels, require_column
+from ornstein.regression.columns import Columns, Labels, require_column
 from ornstein.regression.expression import Evaluation, Expression
 from ornstein.regression.formula import Formula
 from ornstein.types import Array
@@ -47,7 +47,7 @@ class Factor:
         return Expression.of(self.text)
 
     @classmethod
-    def of(cls, expression: Expression, table: Mapping[str, Any]) -> Factor:
+    def of(cls, expression: Expression, table: Columns) -> Factor:
         """Learn from all rows of a table."""
         learned: dict[str, dict[str, Any]] = {}
         found = Evaluation(expression, table, learned, fitting=True).value()
@@ -56,7 +56,7 @@ class Factor:
         _, fields = _matrix(found, expression)
         return cls(expression.text, None, fields, _plain(learned))
 
-    def evaluate(self, table: Mapping[str, Any]) -> Labels | Array:
+    def evaluate(self, table: Columns) -> Labels | Array:
         """Codes, or numbers (rows, fields)."""
         found = Evaluation(self.expression, table, self.learned, fitting=False).value()
         return found if isinstance(found, Labels) else _matrix(found, self.expression)[0]
@@ -110,7 +110,7 @@ class Design:
     intercept: bool
 
     @classmethod
-    def learned(cls, formula: Formula, table: Mapping[str, Any]) -> Design:
+    def learned(cls, formula: Formula, table: Columns) -> Design:
         """Pass 1: over all rows, one factor at a time."""
         for name in formula.column_names:
             require_column(table, name, "the formula's")
@@ -142,7 +142,7 @@ class Design:
         read = (name for factor in self.factors for name in factor.expression.column_names)
         return tuple(dict.fromkeys(read))
 
-    def build(self, table: Mapping[str, Any], rows: int) -> Any:
+    def build(self, table: Columns, rows: int) -> Any:
         """Pass 2: the matrix, with NaN in rows that hold something missing or unknown.
 
         Sparse (CSR, SciPy) where most of many columns are indicators.

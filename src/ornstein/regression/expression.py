@@ -13,9 +13,9 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -189,7 +189,7 @@ class Evaluation:
     """
 
     expression: Expression
-    table: Mapping[str, Any]
+    table: of.Columns
     learned: dict[str, dict[str, Any]]
     fitting: bool
 
@@ -213,7 +213,9 @@ class Evaluation:
         if name is not None:
             return of.numbers(self.table[name])
         if isinstance(node, ast.Constant):
-            return node.value if isinstance(node.value, str | bool) else np.float64(node.value)
+            if isinstance(node.value, str | bool):
+                return node.value
+            return np.float64(cast(float, node.value))
         if isinstance(node, ast.BinOp):
             return OPERATORS[type(node.op)](self._number(node.left), self._number(node.right))
         if isinstance(node, ast.UnaryOp):
@@ -231,7 +233,7 @@ class Evaluation:
         name = self.expression._column(left)
         if name is not None and isinstance(right, ast.Constant) and isinstance(right.value, str):
             series = self.table[name]
-            found = of.values(series, None, as_labels=True)
+            found = of.coded(series)
             wanted = np.array([compare(level, right.value) for level in found.levels], dtype=float)
             return np.where(found.codes >= 0, wanted[found.codes], np.nan)
         first, second = self._number(left), self._number(right)
@@ -271,11 +273,13 @@ class Evaluation:
             raise InputError(
                 f"{brief(text)}: C takes a column, and reference= or levels= where wanted"
             )
-        found = of.values(self.table[name], self._known_levels(text), as_labels=True)
-        if self.fitting:
-            reference = extra[0] if extra else options.get("reference")
-            found = _reordered(found, reference, options.get("levels"), text)
-            self.learned[text] = {"levels": list(found.levels)}
+        found = of.coded(self.table[name])
+        if not self.fitting:
+            return found.with_levels(self._known_levels(text))
+        of.require_few(name, found.levels)
+        reference = extra[0] if extra else options.get("reference")
+        found = _reordered(found, reference, options.get("levels"), text)
+        self.learned[text] = {"levels": list(found.levels)}
         return found
 
     def _option(self, node: ast.AST) -> Any:

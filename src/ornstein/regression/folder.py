@@ -72,7 +72,9 @@ class ParquetFolder:
         return table.to_pandas(ignore_metadata=True)[name]
 
 
-def regression_on(request: Request, folder: ParquetFolder, glm: Callable[..., Any]) -> Model:
+def regression_on(
+    request: Request, folder: ParquetFolder, glm: Callable[..., Any]
+) -> tuple[Model, Spec]:
     """The Model of a formula on a folder: pass 1 here, a column at a time; pass 2 on Dask's
     workers, part by part.
     """
@@ -121,7 +123,7 @@ def regression_on(request: Request, folder: ParquetFolder, glm: Callable[..., An
         classes=classes,
     )
     predict = TablePredict(model.predict.likelihood, spec.feature_names, spec)
-    return model.replace(predict=predict, spec=spec)
+    return model.replace(predict=predict), spec
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,6 +33,7 @@ class Request:
     Attributes:
         prior_precision: 1/variance of the prior on standardised coefficients; None is the weak
             default.
+        decimal: the mark that a text file has before decimals, where it can be read both ways.
         left_out: columns that `.` does not stand for. labels: columns whose numbers are labels
             where `.` stands for them.
     """
@@ -44,6 +45,7 @@ class Request:
     missing: str = "drop"
     weights: Any = None
     prior_precision: float | None = None
+    decimal: str | None = None
     left_out: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
 
@@ -74,8 +76,9 @@ class Regression(GLM):
 
 def regression(request: Request, data: Any) -> Regression:
     """The Model of a formula on the rows of a table."""
-    frame = as_frame(data)
-    formula, notes = formula_of(request, frame)
+    frame = as_frame(data, request.decimal)
+    formula, left_out = formula_of(request, frame)
+    notes = (*frame.attrs.get("notes", ()), *left_out)
     assert formula.response is not None
     weighted = (request.weights,) if isinstance(request.weights, str) else ()
     offset_names = [name for part in formula.offsets for name in part.column_names]
@@ -85,7 +88,8 @@ def regression(request: Request, data: Any) -> Regression:
     features = [name for name in formula.column_names if name not in others]
     rows = complete(frame, features, others, request.missing)
     notes += (rows.note,) if rows.note else ()
-    formula = _with_indicators(formula, rows.fills)
+    formula = replace(_with_indicators(formula, rows.fills), response=formula.response)
+    assert formula.response is not None
     target = target_of(formula.response, rows.frame, request.family, request.link)
     design, matrix = _design(formula, rows.frame)
     spec = Spec(

@@ -13,7 +13,7 @@ import numpy as np
 
 from ornstein.errors import FileError, InputError
 from ornstein.model.tables import NewRows
-from ornstein.regression.columns import Labels
+from ornstein.regression.columns import Columns, Labels
 from ornstein.regression.design import Design, design_as_json, design_from_json
 from ornstein.regression.expression import Evaluation, Expression
 from ornstein.types import Array
@@ -143,12 +143,14 @@ class Spec:
             if found.pop("format") != FORMAT:
                 raise FileError("the description of the table is of another format")
             design = design_from_json(found.pop("design"))
-            texts = {name: str(found[name]) for name in ("formula", "target", "family", "reason")}
-            lists = {
+            texts: dict[str, Any] = {
+                name: str(found[name]) for name in ("formula", "target", "family", "reason")
+            }
+            lists: dict[str, Any] = {
                 name: tuple(str(value) for value in found[name])
                 for name in ("classes", "offsets", "notes")
             }
-            numbers = {
+            numbers: dict[str, Any] = {
                 name: tuple(float(value) for value in found[name]) for name in ("means", "scales")
             }
             fills = {
@@ -190,7 +192,7 @@ def moments(matrix: Any) -> tuple[list[float], list[float]]:
     return means.tolist(), np.where(constant, 0.0, scales).tolist()
 
 
-def offset_of(texts: tuple[str, ...], table: Mapping[str, Any]) -> Array | None:
+def offset_of(texts: tuple[str, ...], table: Columns) -> Array | None:
     """The sum of the offsets, one number per row; None where there are none."""
     parts = [Evaluation(Expression.of(text), table, {}, fitting=False).value() for text in texts]
     return np.sum(parts, axis=0) if parts else None

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 MISSING = ("drop", "error", "indicator")
 
 
-def as_frame(data: Any) -> pandas.DataFrame:
+def as_frame(data: Any, decimal: str | None = None) -> pandas.DataFrame:
     """A data frame from pandas, polars, Arrow, a dict of columns, or a path to a file."""
     import pandas
 
     if isinstance(data, str | Path):
         from ornstein.regression.reading import read_table
 
-        return read_table(data)
+        return read_table(data, decimal)
     if isinstance(data, dict):
         try:
             data = pandas.DataFrame(data)

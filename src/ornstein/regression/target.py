@@ -12,7 +12,7 @@ from ornstein.errors import InputError
 from ornstein.model.families.family import Family
 from ornstein.model.families.recognised import recognised
 from ornstein.model.families.table import TABLE, family_of
-from ornstein.regression.columns import Labels, coded, is_category, numbers
+from ornstein.regression.columns import Columns, Labels, coded, is_category, numbers
 from ornstein.regression.expression import Evaluation
 from ornstein.regression.formula import Response
 from ornstein.types import Array
@@ -34,7 +34,7 @@ class Target:
 
 
 def target_of(
-    response: Response, table: pandas.DataFrame, family: str | Family, link: str | None = None
+    response: Response, table: Columns, family: str | Family, link: str | None = None
 ) -> Target:
     """Evaluate the left side; `family` is a family, its name or "auto"."""
     asked = None if family == "auto" else family_of(family, link)

@@ -22,6 +22,7 @@ from ornstein.interfaces.cli.arguments import (
     Checkpoint,
     Data,
     DataOrFolder,
+    Decimal,
     Draws,
     Drop,
     Every,
@@ -105,6 +106,7 @@ def fit(
     exposure: Exposure = None,
     weights: Weights = None,
     missing: Missing = "drop",
+    decimal: Decimal = None,
     prior: Priors = None,
     prior_precision: Precision = None,
     sampler: Annotated[str, typer.Option(help=SAMPLER_HELP)] = "constant-sgd-full",
@@ -163,6 +165,7 @@ def fit(
         link=link,
         weights=weights,
         missing=missing,
+        decimal=decimal,
         prior_precision=prior_precision,
     )
     options: dict[str, Any] = {
@@ -229,6 +232,7 @@ def predict(
         int, typer.Option(help="Use at most this many posterior draws.", min=2)
     ] = 1000,
     seed: Seed = 0,
+    decimal: Decimal = None,
     force: Force = False,
 ) -> None:
     """Add a mean, a standard deviation and an interval for the target to every row of a table.
@@ -248,7 +252,7 @@ def predict(
     path = out or data.with_name(f"{data.stem}-predictions.csv")
     require_not_input([path], [data, fit])
     posterior, spec = from_table(load(fit), str(fit))
-    frame = read_table(data)
+    frame = read_table(data, decimal)
     predicted = predict_table(posterior, frame, probability, draws, seed)
     if path.exists():
         require_own([path], lambda earlier: has_columns(earlier, list(predicted.columns)), force)

@@ -83,6 +83,12 @@ Missing = Annotated[
     str,
     typer.Option(help="Rows with missing values: drop, error, or indicator (fill and mark)."),
 ]
+Decimal = Annotated[
+    str | None,
+    typer.Option(
+        help="What a number such as 1,234 means in a text file: '.' or ','.", show_default=False
+    ),
+]
 Link = Annotated[str | None, typer.Option(help="The link of the family.", show_default=False)]
 SAMPLER_HELP = f"{', '.join([*FORMS][:-1])} or {[*FORMS][-1]}."
 Family = Annotated[
@@ -227,10 +233,11 @@ def model_of(data: Path, request: Request, folder_too: bool = False) -> Model:
         from ornstein.entrances import glm
         from ornstein.regression.folder import ParquetFolder, regression_on
 
-        model = regression_on(request, ParquetFolder.at(data), glm)
+        model, spec = regression_on(request, ParquetFolder.at(data), glm)
     else:
-        model = regression(request, data)
-    first, *others = model.spec.understood(model.n_data)
+        model = table_model = regression(request, data)
+        spec = table_model.spec
+    first, *others = spec.understood(model.n_data)
     console.remark(f"{printable(data.name)}: {first}")
     for note in others:
         console.remark(note)
