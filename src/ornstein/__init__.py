@@ -71,13 +71,16 @@ _WHERE = {
     "WindowWarning": "errors",
 }
 
-__all__ = [*sorted(_WHERE), "theory"]
+# Namespaces: modules whose names are public too.
+_NAMESPACES = {"families": "model.families", "theory": "theory"}
+
+__all__ = sorted([*_WHERE, *_NAMESPACES])
 
 
 def __getattr__(name: str) -> object:
     """Import on first use, so that `import ornstein` does not load JAX."""
-    if name == "theory":
-        return import_module("ornstein.theory")
+    if name in _NAMESPACES:
+        return import_module(f"ornstein.{_NAMESPACES[name]}")
     if name not in _WHERE:
         raise AttributeError(f"module 'ornstein' has no attribute {name!r}")
     value = getattr(import_module(f"ornstein.{_WHERE[name]}"), name)

@@ -43,6 +43,7 @@ from ornstein.interfaces.sklearn.estimators import (
     BayesianPoissonRegressor as BayesianPoissonRegressor,
 )
 from ornstein.interfaces.sklearn.estimators import BayesianRegressor as BayesianRegressor
+from ornstein.model import families as families
 from ornstein.model.model import Model as Model
 from ornstein.model.on_disk import open_table as open_table
 from ornstein.model.regression import GLM as GLM

@@ -14,6 +14,7 @@ from ornstein.dynamics.dynamics import Dynamics, Sampler
 from ornstein.errors import InputError
 from ornstein.hyper import saved
 from ornstein.model import regression
+from ornstein.model.families.family import Family
 from ornstein.model.model import Model
 from ornstein.model.regression import GLM
 from ornstein.posterior.posterior import Posterior
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 def glm(
     X: object,
     y: object,
-    family: str = "gaussian",
+    family: str | Family = "gaussian",
     prior_precision: ArrayLike = 1.0,
     noise_scale: float | str = "infer",
     intercept: bool = True,
@@ -37,6 +38,7 @@ def glm(
     offset: ArrayLike | None = None,
     intercept_precision: float = 0.0,
     classes: ArrayLike | None = None,
+    link: str | None = None,
 ) -> GLM:
     """A regression as a Model.
 
@@ -46,7 +48,8 @@ def glm(
             Parquet or Arrow file or folder (see `open_table`).
         y: one value per row; labels of any kind for the two discrete families; the column's name
             where X is a table on disk.
-        family: gaussian, bernoulli, categorical or poisson.
+        family: gaussian, bernoulli, categorical, poisson, negative-binomial or student-t; or one of
+            `orn.families`, which can fix numbers: `orn.families.StudentT(df=4)`.
         prior_precision: 1/variance of the normal prior on the coefficients: one number, or one per
             column; 0 is flat.
         noise_scale: gaussian family: a number fixes σ, "infer" adds log σ as a parameter with a
@@ -58,6 +61,7 @@ def glm(
             y.
         offset: added to the linear predictor, one number per row (categorical: one per row and
             class).
+        link: another link than the family's first: logit, probit or cloglog for bernoulli.
 
     >>> import numpy as np
     >>> model = glm(np.eye(3), [0, 1, 1], family="bernoulli")
@@ -73,6 +77,7 @@ def glm(
         "offset": offset,
         "intercept_precision": intercept_precision,
         "classes": classes,
+        "link": link,
     }
     if is_dask(X):
         from ornstein.cluster.shards import sharded_glm
@@ -117,8 +122,10 @@ def sample(
         sampler: a sampler (a rule that is tuned here) or a Dynamics (taken as it is); None is
             `ConstantSGD("full")`, or diagonal above 2000 parameters.
         batch_size: S; "auto" is near √N, halved until the step is stable.
-        scheme: how minibatches are drawn: "replacement", "without-replacement" or "slices"; the
-            last is faster on data beyond the processor's caches, and holds two more copies of them.
+        scheme: how minibatches are drawn: "replacement", "without-replacement", "slices" or
+            "leverage". Slices are faster on data beyond the processor's caches, and hold two more
+            copies of them. Leverage draws rows that say more about the parameters more often: for
+            columns that only a few rows inform.
         draws: kept draws per chain.
         chains: how many chains run.
         thin: steps between draws; "auto" is two relaxation times, cut with a BudgetWarning where

@@ -277,7 +277,10 @@ def bad_files(place: Path) -> None:
         (["fit", "absent.csv", "--target", "price"], "there is no file"),
         (["fit", "good.csv"], "Missing option '--target'"),
         (["fit", "good.csv", "--target", "price", "--sampler", "magic"], "unknown sampler 'magic'"),
-        (["fit", "good.csv", "--target", "price", "--family", "gamma"], "unknown family 'gamma'"),
+        (
+            ["fit", "good.csv", "--target", "price", "--family", "gama-rays"],
+            "unknown family 'gama-rays'",
+        ),
         (
             ["fit", "good.csv", "--target", "price", "--family", "poisson"],
             "the poisson family needs counts",

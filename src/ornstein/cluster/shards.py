@@ -16,7 +16,8 @@ import numpy as np
 from ornstein.compute.one_thread import one_thread
 from ornstein.curvature.derivatives import Derivatives, derivatives_of
 from ornstein.errors import InputError
-from ornstein.model.families.likelihood import checked_family
+from ornstein.model.families.gaussian import Gaussian
+from ornstein.model.families.table import family_of
 from ornstein.model.linear import LinearPredictor
 from ornstein.model.loss import Problem
 from ornstein.model.model import Model
@@ -251,7 +252,7 @@ def sharded_glm(X: object, y: object, settings: dict[str, Any]) -> ShardedModel:
         if settings.pop(name) is not None:
             raise InputError(f"{name} are not supported for data on a cluster")
     blocks, names = _blocks(X, y)
-    discrete = checked_family(settings["family"]) in ("bernoulli", "categorical")
+    discrete = family_of(settings["family"]).labels
     import dask
 
     facts = dask.compute(*[_delayed(_facts)(block, discrete) for block in blocks])
@@ -272,7 +273,8 @@ def _template(
     """The model on a few rows; where the noise scale is inferred its search starts at the spread of
     the whole target.
     """
-    if build.settings["family"] != "gaussian" or build.settings["noise_scale"] != "infer":
+    gaussian = isinstance(family_of(build.settings["family"]), Gaussian)
+    if not gaussian or build.settings["noise_scale"] != "infer":
         return build(block)
     features, target = block
     model = build((features, np.arange(len(target), dtype=float)))

@@ -31,6 +31,8 @@ class Curvature:
         prior_hessian: Λ, the Hessian of −log prior, already contained in A as Λ/N; needed only
             where C is singular.
         approximate: in words, what in it is an approximation.
+        probabilities: of drawing each row, (N,), where `noise` and `noise_response` are those of
+            minibatches drawn by leverage; None where all rows are drawn alike.
         hessian_product: v ↦ Av, where the whole A is too large to hold but its largest eigenvalue
             decides stability.
 
@@ -48,6 +50,7 @@ class Curvature:
     names: tuple[str, ...] = ()
     approximate: str = ""
     hessian_product: Callable[[Array], Array] | None = None
+    probabilities: Array | None = None
 
     def __post_init__(self) -> None:
         for name in ("mode", "hessian", "noise"):

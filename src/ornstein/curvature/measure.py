@@ -10,9 +10,11 @@ from ornstein.checks import FULL_LIMIT
 from ornstein.compute.one_thread import one_thread
 from ornstein.curvature.curvature import Curvature
 from ornstein.curvature.derivatives import Derivatives, derivatives_of
+from ornstein.curvature.leverage import by_leverage
 from ornstein.curvature.mode import find_mode
 from ornstein.errors import InputError
 from ornstein.model.model import Model
+from ornstein.rows.scheme import LEVERAGE, checked_scheme
 from ornstein.types import Array
 
 
@@ -24,6 +26,7 @@ def measure(
     hessian: str = "exact",
     mode: Array | None = None,
     derivatives: Derivatives | None = None,
+    scheme: str = "replacement",
 ) -> Curvature:
     """Find the mode and measure A, C and K[·] there.
 
@@ -35,6 +38,8 @@ def measure(
             (always positive).
         mode: a flat vector to take as the mode instead of searching for it.
         derivatives: what answers for the full data; None asks the model itself.
+        scheme: how minibatches will be drawn. With "leverage", rows that say more about the
+            parameters are drawn more often, and C and K[·] are those of such minibatches.
 
     >>> import numpy as np
     >>> from ornstein.model.regression import glm
@@ -55,14 +60,17 @@ def measure(
         raise InputError(
             f"mode must be a vector of {model.dim} parameters; it has shape {np.shape(mode)}"
         )
+    drawn = checked_scheme(scheme)
     derivatives = derivatives_of(model) if derivatives is None else derivatives
     full = structure == "full" or (structure == "auto" and model.dim <= FULL_LIMIT)
     curved = _remembering(derivatives.hessian) if full and hessian == "exact" else None
     found = find_mode(model, derivatives, curved) if mode is None else np.asarray(mode, dtype=float)
     model.require_mode(found)
     if full:
-        return _full(model, derivatives, found, curved)
-    return diagonal_curvature(model, found, derivatives=derivatives)
+        curvature = _full(model, derivatives, found, curved)
+    else:
+        curvature = diagonal_curvature(model, found, derivatives=derivatives)
+    return by_leverage(model, curvature) if drawn == LEVERAGE else curvature
 
 
 def _remembering(function: Callable[[Array], Array]) -> Callable[[Array], Array]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
 
@@ -27,6 +28,7 @@ from ornstein.model.closed_over import where_constant
 from ornstein.model.contract import checked_hyperparameters, checked_rows, require_scalar, taking
 from ornstein.model.linear import LinearPredictor
 from ornstein.model.loss import (
+    NO_TRAITS,
     Loss,
     Problem,
     prior_diagonal,
@@ -43,6 +45,16 @@ from ornstein.types import Array, PyTree, Traced
 def flat_prior(params: PyTree, hyperparameters: PyTree) -> Traced:
     """The improper uniform prior."""
     return jnp.zeros(())
+
+
+@dataclass(frozen=True)
+class Reweighted:
+    """A log likelihood whose examples are {"row": an example, "factor": how much it counts}."""
+
+    log_likelihood: Callable[..., Traced]
+
+    def __call__(self, params: PyTree, example: PyTree, hyperparameters: PyTree) -> Traced:
+        return example["factor"] * self.log_likelihood(params, example["row"], hyperparameters)
 
 
 class Model:
@@ -213,6 +225,14 @@ class Model:
         other = object.__new__(type(self))
         vars(other).update(vars(self), **changes)
         return other
+
+    def reweighted(self, factors: np.ndarray) -> Model:
+        """The same rows, the log likelihood of each multiplied by its factor."""
+        likelihood = Reweighted(self.loss.log_likelihood)
+        return self.replace(
+            data={"row": self.data, "factor": np.asarray(factors, dtype=float)},
+            loss=replace(self.loss, log_likelihood=likelihood, traits=NO_TRAITS),
+        )
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Model does not change: use model.replace({name}=…)")

@@ -19,8 +19,11 @@ from numpy.typing import ArrayLike
 from ornstein.checks import as_numbers, require_finite
 from ornstein.errors import CurvatureError, InputError
 from ornstein.model import tables
-from ornstein.model.families.likelihood import Likelihood, Predict, PredictorLoss, checked_family
+from ornstein.model.families.family import Family
+from ornstein.model.families.gaussian import Gaussian
+from ornstein.model.families.likelihood import Likelihood, Predict, PredictorLoss
 from ornstein.model.families.prior import gaussian_prior
+from ornstein.model.families.table import family_of
 from ornstein.model.linear import LinearPredictor
 from ornstein.model.model import Model
 from ornstein.model.on_disk import is_table_on_disk, open_table
@@ -57,6 +60,15 @@ class GLM(Model):
                 "prior_precision", values["prior_precision"], shape[0], outputs
             )
         return super().with_hyperparameters(**values)
+
+    def reweighted(self, factors: np.ndarray) -> GLM:
+        """The same rows, the log likelihood of each multiplied by its factor."""
+        weights = np.asarray(factors, dtype=float)
+        if self._linear.weights is not None:
+            weights = weights * self._linear.weights
+        return self.replace(
+            data={**self.data, "weight": weights}, _linear=replace(self._linear, weights=weights)
+        )
 
     def require_mode(self, theta: np.ndarray) -> None:
         require_noise(self, theta)
@@ -118,7 +130,7 @@ def require_noise(model: Model, theta: np.ndarray) -> None:
 def glm(
     X: object,
     y: object,
-    family: str = "gaussian",
+    family: str | Family = "gaussian",
     prior_precision: ArrayLike = 1.0,
     noise_scale: float | str = "infer",
     intercept: bool = True,
@@ -126,9 +138,10 @@ def glm(
     offset: ArrayLike | None = None,
     intercept_precision: float = 0.0,
     classes: ArrayLike | None = None,
+    link: str | None = None,
 ) -> GLM:
     """A regression on rows of this process; `ornstein.glm` explains the arguments."""
-    checked_family(family)
+    law = _scaled(family_of(family, link), noise_scale)
     tables.require_one_index((("X", X), ("y", y), ("weights", weights), ("offset", offset)))
     named = tables.is_frame(X)
     if is_table_on_disk(X):
@@ -142,22 +155,21 @@ def glm(
     if n_data == 0 or columns == 0:
         raise InputError(f"X must have rows and columns; it has shape {table.shape}")
     require_finite("X", table.data if tables.is_sparse(table) else table, names)
-    response, classes = _response(y, family, n_data, classes)
-    outputs = 1 if classes is None or family == "bernoulli" else len(classes)
+    response, classes = _response(y, law, n_data, classes)
+    outputs = len(classes) if classes is not None and law.classes else 1
     precision = _precision("prior_precision", prior_precision, columns, outputs)
     intercept_prior = _precision("intercept_precision", intercept_precision, None, 1)
-    categorical = family == "categorical"
     likelihood = Likelihood(
-        family,
+        law.name,
         outputs,
-        infer_scale=family == "gaussian"
-        and isinstance(noise_scale, str)
-        and noise_scale == "infer",
-        coef_reference=categorical and not np.any(precision),
-        intercept_reference=categorical and not np.any(intercept_prior),
-        elementary=not categorical and not tables.is_sparse(table),
+        infer_scale=isinstance(law, Gaussian) and law.infer_scale,
+        coef_reference=law.classes and not np.any(precision),
+        intercept_reference=law.classes and not np.any(intercept_prior),
+        elementary=law.elementary and not tables.is_sparse(table),
+        link=law.link,
+        settings=law.settings,
     )
-    model_offset = _optional(offset, "offset", n_data, outputs if categorical else None)
+    model_offset = _optional(offset, "offset", n_data, outputs if law.classes else None)
     model_weights = _optional(weights, "weights", n_data, None)
     if model_weights is not None and (np.any(model_weights < 0) or not np.any(model_weights > 0)):
         raise InputError("weights must not be negative, and not all zero")
@@ -165,7 +177,7 @@ def glm(
         "prior_precision": precision,
         "intercept_precision": intercept_prior,
     }
-    if family == "gaussian" and not likelihood.infer_scale:
+    if isinstance(law, Gaussian) and not law.infer_scale:
         hyper["noise_scale"] = _positive("noise_scale", noise_scale)
     params, parameter_names, feature_of, predictor_of = _parameters(
         likelihood, names, classes, intercept
@@ -178,11 +190,10 @@ def glm(
         model_offset,
         feature_of,
         predictor_of,
-        outputs + likelihood.infer_scale,
+        outputs + len(law.auxiliaries),
         hyper,
     )
-    if likelihood.infer_scale:
-        params["log_scale"] = np.asarray(_start_scale(response))
+    params |= {name: np.asarray(value) for name, value in law.start(response).items()}
     data: dict[str, PyTree] = {"x": _row_features(table), "y": response}
     if model_weights is not None:
         data["weight"] = model_weights
@@ -208,7 +219,7 @@ def _parameters(
     columns, outputs = len(names), likelihood.predictors
     entries: list[tuple[str, int, int]]  # name, feature, predictor
     params: dict[str, np.ndarray] = {}
-    if likelihood.family == "categorical":
+    if likelihood.law.classes:
         assert classes is not None
         first = int(likelihood.coef_reference)
         params["coef"] = np.zeros((columns, outputs - first))
@@ -227,31 +238,35 @@ def _parameters(
         if intercept:
             params["intercept"] = np.zeros(())
             entries.append(("intercept", columns, 0))
-    if likelihood.infer_scale:
-        params["log_scale"] = np.zeros(())
-        entries.append(("log_scale", columns, 1))
+    for k, auxiliary in enumerate(likelihood.auxiliaries):
+        params[auxiliary.name] = np.zeros(())
+        entries.append((auxiliary.name, columns, outputs + k))
     labels, features, predictors = zip(*entries, strict=True)
     return params, labels, np.array(features), np.array(predictors)
 
 
+def _scaled(family: Family, noise_scale: object) -> Family:
+    """The gaussian family with its σ inferred or not."""
+    infer = isinstance(noise_scale, str) and noise_scale == "infer"
+    if isinstance(family, Gaussian):
+        return replace(family, infer_scale=infer)
+    return family
+
+
 def _response(
-    y: object, family: str, n_data: int, known: ArrayLike | None = None
+    y: object, family: Family, n_data: int, known: ArrayLike | None = None
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    discrete = family in ("bernoulli", "categorical")
-    values = tables.labels(y, "y") if discrete else tables.numbers(y, "y")
+    values = tables.labels(y, "y") if family.labels else tables.numbers(y, "y")
     if values.shape[0] != n_data:
         raise InputError(f"X has {n_data} rows but y has {values.shape[0]}")
-    if discrete:
+    if family.labels:
         return (
-            _labels(values, family)
+            _labels(values, family.name)
             if known is None
-            else _known_labels(values, family, np.asarray(known))
+            else _known_labels(values, family.name, np.asarray(known))
         )
     require_finite("y", values)
-    if family == "poisson" and (np.any(values < 0) or np.any(values != np.floor(values))):
-        raise InputError(
-            "the poisson family needs counts 0, 1, 2, …; y holds a negative or fractional value"
-        )
+    values = family.checked(values)
     return (values if values.dtype.kind == "f" else values.astype(float)), None
 
 
@@ -342,15 +357,6 @@ def _optional(
         raise InputError(f"X has {n_data} rows but {what} has {array.shape[0]}")
     require_finite(what, array)
     return array
-
-
-def _start_scale(response: np.ndarray) -> float:
-    spread = float(np.std(response))
-    if spread == 0.0:
-        raise InputError(
-            "y is constant: the noise scale cannot be inferred. Give noise_scale a number"
-        )
-    return float(np.log(spread))
 
 
 def _row_features(table: Any) -> PyTree:

@@ -61,7 +61,7 @@ def of_regression(
     """
     width = layout.shapes[layout.paths.index("coef")][0]
     rows, single = _regression_rows(inputs, width, predict.columns)
-    classes = predict.likelihood.predictors if predict.likelihood.family == "categorical" else 0
+    classes = predict.likelihood.predictors if predict.likelihood.law.classes else 0
     shape = (len(chosen), rows.shape[0], *([classes] if classes else []))
     require_memory("an array of predictions", *shape)
     found = np.empty(shape)
@@ -72,12 +72,15 @@ def of_regression(
     for start in range(0, len(chosen), some):
         part = chosen[start : start + some]
         moved = layout.unflatten(draws[part] - centre)
+        shared = predict.likelihood.shared(layout.unflatten(draws[part]))
         for row in range(0, rows.shape[0], some_rows):
             block = _block(rows[row : row + some_rows])
             linear = linear_part(predict.likelihood, middle, block) + linear_part(
                 predict.likelihood, moved, block
             )
-            found[start : start + some, row : row + some_rows] = mean_of(predict.likelihood, linear)
+            found[start : start + some, row : row + some_rows] = mean_of(
+                predict.likelihood, linear, shared
+            )
     return found[:, 0] if single else found
 
 

@@ -41,7 +41,11 @@ def run_here(
             f"model must be a Model, for instance orn.glm(X, y); got a {type(model).__name__}"
         )
     measured = request.curvature is None
-    curvature = measure(model, derivatives=derivatives) if measured else request.curvature
+    given = request.sampler
+    scheme = given.scheme if isinstance(given, Dynamics) else request.scheme
+    curvature = (
+        measure(model, derivatives=derivatives, scheme=scheme) if measured else request.curvature
+    )
     assert curvature is not None
     if curvature.dim != model.dim:
         raise InputError(f"the curvature has {curvature.dim} parameters, the model {model.dim}")

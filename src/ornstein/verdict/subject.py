@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ornstein.checks import printable
-from ornstein.curvature.derivatives import derivatives_of
+from ornstein.curvature.leverage import drawn_moments
 from ornstein.rows.scheme import effective_batch
 from ornstein.streams import Purpose, sequence
 from ornstein.theory import Process
@@ -216,11 +216,13 @@ class Subject:
 
     @cached_property
     def gradients_at_draws(self) -> list[tuple[Array, Array, Array]]:
-        """A few draws, each with the mean and second moment of the per-example gradients there."""
+        """A few draws, each with the mean and second moment there of the gradients of single rows,
+        as minibatches hold them.
+        """
         assert self.model is not None
-        derivatives = derivatives_of(self.model)
+        probabilities = None if self.law is None else self.law.curvature.probabilities
         return [
-            (draw, *derivatives.gradient_moments(draw))
+            (draw, *drawn_moments(self.model, probabilities, draw))
             for draw in self.some_draws(self.draws_looked_at)
         ]
 

@@ -260,14 +260,12 @@ def _family(series: pandas.Series, family: str) -> tuple[str, str]:
     """The family and why: only two values or labels change it from gaussian, for whole numbers may
     be anything.
     """
-    from ornstein.model.families.likelihood import FAMILIES
+    from ornstein.model.families.table import TABLE
 
     name = str(series.name)
     if family != "auto":
-        if family not in FAMILIES:
-            raise InputError(
-                f"unknown family {family!r}; choose auto or one of {', '.join(FAMILIES)}"
-            )
+        if family not in TABLE:
+            raise InputError(f"unknown family {family!r}; choose auto or one of {', '.join(TABLE)}")
         if family in ("gaussian", "poisson") and reading.is_category(series):
             raise InputError(
                 f"the target {name!r} holds labels ({series.iloc[0]!r}); the {family} family needs"
