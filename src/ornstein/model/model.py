@@ -42,7 +42,6 @@ from ornstein.model.parameters import Layout
 from ornstein.rows.feed import Feed
 from ornstein.types import Array, PyTree, Traced
 
-
 CHUNK_NUMBERS = 2**24  # of the data, in float64: 128 MB
 
 Span: TypeAlias = tuple[int, int, int]  # first, end, and how many the chunk is filled up to

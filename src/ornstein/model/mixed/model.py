@@ -95,9 +95,7 @@ class MixedModel(Model):
         that of its rows at all nodes.
         """
         buckets = self.buckets
-        for length, first, stop in zip(
-            buckets.lengths, buckets.firsts, buckets.stops, strict=True
-        ):
+        for length, first, stop in zip(buckets.lengths, buckets.firsts, buckets.stops, strict=True):
             work = max(1.0, length * self.nodes / self.dim)
             numbers = length * (self.data["x"].shape[-1] + 2)
             most = min(int(rows / work), CHUNK_NUMBERS // numbers)

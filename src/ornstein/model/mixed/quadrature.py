@@ -140,7 +140,11 @@ class Joint:
         def goes_on(state: tuple[list[Traced], Traced, Traced]) -> Traced:
             return (state[1] > NEAR) & (state[2] < MOST_STEPS)
 
-        begin = ([lax.stop_gradient(entry) for entry in start], jnp.asarray(jnp.inf, start[0].dtype), 0)
+        begin = (
+            [lax.stop_gradient(entry) for entry in start],
+            jnp.asarray(jnp.inf, start[0].dtype),
+            0,
+        )
         z = lax.while_loop(goes_on, step, begin)[0]
         z = [lax.stop_gradient(entry) for entry in z]
         return self._newton_step(self._newton_step(z))
