@@ -1,4 +1,4 @@
-"""The sizes that keep the architecture visible: of the package, of files, and of what has no type."""
+"""Sizes that keep the architecture visible: of the package, of files, of what has no type."""
 
 from __future__ import annotations
 
