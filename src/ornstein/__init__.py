@@ -11,6 +11,9 @@ from ornstein._version import __version__ as __version__
 
 # Where each public name lives; `__init__.pyi` says the same to type checkers.
 _WHERE = {
+    # From a table
+    "fit": "entrances",
+    "regress": "entrances",
     # Models
     "glm": "entrances",
     "GLM": "model.regression",
@@ -39,7 +42,9 @@ _WHERE = {
     "compare": "posterior.comparison",
     # Baselines
     "laplace": "baselines.laplace",
+    "gaussian_vi": "baselines.gaussian_vi",
     "bbvi": "baselines.bbvi",
+    "hmc": "baselines.hmc",
     "nuts": "baselines.nuts",
     "low_rank": "baselines.low_rank",
     # Hyperparameters
@@ -65,6 +70,7 @@ _WHERE = {
     "InputError": "errors",
     "OrnsteinError": "errors",
     "OrnsteinWarning": "errors",
+    "PredictionWarning": "errors",
     "StabilityError": "errors",
     "StationarityWarning": "errors",
     "TrustWarning": "errors",

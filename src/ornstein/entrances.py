@@ -4,6 +4,7 @@ variational EM.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ from ornstein.model.model import Model
 from ornstein.model.priors import Prior
 from ornstein.model.regression import GLM
 from ornstein.posterior.posterior import Posterior
+from ornstein.regression.regress import Regression, Request
+from ornstein.regression.regress import regression as regression_of
 from ornstein.sampling.request import SampleRequest
 from ornstein.sampling.resume import newest, resumed_here
 from ornstein.sampling.run import run_here
@@ -96,6 +99,72 @@ def glm(
 
         return sharded_glm(X, y, settings)  # type: ignore[return-value]
     return regression.glm(X, y, **settings)
+
+
+def regress(
+    formula: str,
+    data: Any,
+    family: Any = "auto",
+    link: str | None = None,
+    priors: Mapping[str, Any] | None = None,
+    missing: str = "drop",
+    weights: Any = None,
+    *,
+    progress: bool = True,
+) -> Regression:
+    """A regression from a table as a Model that knows the names of its columns.
+
+    Args:
+        formula: "y ~ a + bs(b, df=5) * c + offset(log(e))", or "y ~ ." for all columns. It may call
+            C, bs, cr, cc, poly, log, log1p, exp, sqrt, center, scale, I and offset, and nothing
+            else. Columns of text become indicators, with the first label as the reference.
+        data: a table of pandas, polars or Arrow, a dict of columns, or the path of a CSV, Parquet
+            or Arrow file.
+        family: as in `glm`; "auto" is bernoulli for two values, categorical for labels, gaussian
+            for other numbers.
+        link: as in `glm`.
+        priors: by the name of a column, of a term or of a coefficient; None is weakly informative,
+            on the scale of the data.
+        missing: "drop" leaves out rows with a missing value and prints how many, "error" refuses
+            them, "indicator" fills them in and adds a column that says where.
+        weights: multiply the rows' log likelihoods: the name of a column, or one number per row.
+        progress: whether to print what was understood of the table.
+
+    >>> table = {"size": [50, 70, 80, 100], "area": ["n", "s", "n", "s"], "price": [1, 3, 2, 5]}
+    >>> regress("price ~ size + area", table, progress=False).names
+    ('size', 'area=s', 'intercept', 'log_scale')
+    """
+    model = regression_of(Request(formula, family, link, priors, missing, weights), data)
+    if progress:
+        print("\n".join(model.spec.understood(model.n_data)), file=sys.stderr)
+    return model
+
+
+def fit(
+    formula: str,
+    data: Any,
+    sampler: Any = None,
+    *,
+    family: Any = "auto",
+    link: str | None = None,
+    priors: Mapping[str, Any] | None = None,
+    missing: str = "drop",
+    weights: Any = None,
+    progress: bool = True,
+    **options: Any,
+) -> Posterior:
+    """The posterior of a regression from a table: `regress`, then `sample` with its `options`.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> table = {"dose": rng.normal(size=400), "ward": rng.choice(["a", "b"], 400)}
+    >>> table["days"] = 3.0 + 2.0 * table["dose"] + rng.normal(size=400)
+    >>> post = fit("days ~ dose + ward", table, draws=500, progress=False)
+    >>> post.predict({"dose": [0.0, 1.0], "ward": ["a", "b"]}).mean.round()
+    array([3., 5.])
+    """
+    model = regress(formula, data, family, link, priors, missing, weights, progress=progress)
+    return sample(model, sampler, progress=progress, **options)
 
 
 def is_dask(value: object) -> bool:

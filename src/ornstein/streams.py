@@ -24,6 +24,7 @@ class Purpose(IntEnum):
     CLIMB = 18
     MODE = 29
     LEVERAGE = 30
+    HMC = 31
 
 
 def sequence(seed: int, purpose: Purpose, *numbers: int) -> np.random.SeedSequence:

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 import scipy.stats
 from limits import child, finished
+from ornstein.interfaces.table.encoding import Encoding
 
 import ornstein as orn
 from ornstein.interfaces.cli import console
@@ -22,7 +23,6 @@ from ornstein.interfaces.cli.arguments import SAMPLER_HELP
 from ornstein.interfaces.cli.main import main
 from ornstein.interfaces.cli.scheduling import scheduler
 from ornstein.interfaces.cli.theory_table import curvature_of, theory_table
-from ornstein.interfaces.table.encoding import Encoding
 from ornstein.interfaces.table.fitting import encoding_of
 from ornstein.interfaces.table.predicting import predict_table
 from ornstein.samplers import FORMS, sampler_by_name

@@ -185,7 +185,7 @@ def glm(
     """
     law = _scaled(family_of(family, link), noise_scale)
     tables.require_one_index((("X", X), ("y", y), ("weights", weights), ("offset", offset)))
-    named = tables.is_frame(X)
+    named = tables.is_frame(X) or isinstance(X, tables.Named)
     if is_table_on_disk(X):
         opened = open_table(X, y if isinstance(y, str) else None)
         table, names = tables.features(opened.features)
