@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.special
 
+from ornstein.checks import printable
 from ornstein.errors import InputError
 from ornstein.streams import Purpose, sequence
 from ornstein.theory import Gaussian, kl
@@ -212,11 +213,22 @@ def measured_distance(subject: Subject, weighted: Weighted | None) -> Finding:
         f" {weighted.effective_share:.0%} of their number, their tail is k ="
         f" {weighted.pareto_k:.2f}"
     )
-    remedy = (
-        "these draws are not those of the posterior: do what the other findings advise;"
-        " post.reweight() corrects a small set of draws"
+    if level != "trusted":
+        sentence += f", most at {_farthest(subject, weighted)}"
+    remedy = "the draws are not those of the posterior: use orn.nuts(model)"
+    return Finding(NAME, level, excess, small, sentence, remedy, detail, "--sampler sgld-cv")
+
+
+def _farthest(subject: Subject, weighted: Weighted) -> str:
+    """The parameter whose mean and sd are farthest from the posterior's, with both."""
+    mean, sd = weighted.mean, np.maximum(weighted.sd, 1e-300)
+    own, spread = weighted.gaussian.mean, subject.posterior.sd
+    ratio, shift = (spread / sd) ** 2, (own - mean) / sd
+    place = int(np.argmax(ratio - 1.0 - np.log(ratio) + shift**2))
+    return (
+        f"{printable(subject.posterior.names[place])} (mean {shift[place]:+.2g} sd off, sd"
+        f" {spread[place] / sd[place]:.2g} times the posterior's)"
     )
-    return Finding(NAME, level, excess, small, sentence, remedy, detail)
 
 
 def _mass_missed(subject: Subject, weighted: Weighted) -> Finding:

@@ -250,5 +250,8 @@ class Subject:
         weights = weights / max(float(np.linalg.norm(weights)), 1e-300)
         order = np.argsort(-np.abs(weights))[:3]
         shown = [place for place in order if abs(weights[place]) >= 0.1 * abs(weights[order[0]])]
-        names = self.posterior.names
-        return " ".join(f"{weights[place]:+.2f} {printable(names[place])}" for place in shown)
+        names = [printable(self.posterior.names[place]) for place in shown]
+        if len(shown) == 1:
+            return names[0]
+        parts = zip(weights[shown], names, strict=True)
+        return " ".join(f"{weight:+.1g} {name}" for weight, name in parts)
