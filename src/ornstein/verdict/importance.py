@@ -191,17 +191,22 @@ def measured_distance(subject: Subject, weighted: Weighted | None) -> Finding:
     if missed.level == "not trusted":
         return missed
     distance, noise = weighted.moment_distance()
-    if subject.dimension > MOMENTS or noise > TOLERABLE_NOISE or not weighted.reliable:
-        uneven = skipped(NAME, "importance weights are too uneven to measure moments with")
-        return uneven if missed.level == "trusted" else missed
+    uneven = skipped(NAME, "importance weights are too uneven to measure moments with")
+    unmeasured = uneven if missed.level == "trusted" else missed
+    if subject.dimension > MOMENTS or not weighted.reliable:
+        return unmeasured
     error = subject.error
     if error is None:
         exact = subject.posterior.settings.get("exact_moments", False)
         error = independent_error(subject.dimension, np.inf if exact else subject.independent)
-    excess = distance - error.total - noise
+    # Noise that is large may well be three times what is expected; less than that proves nothing.
+    noisy = noise > TOLERABLE_NOISE
+    excess = distance - error.total - noise * (thresholds.CHANCE if noisy else 1.0)
     chance = thresholds.CHANCE * error.covariance_sd
     small = thresholds.MEASURED_KL + chance
     level = graded(excess, small, thresholds.LARGE_CHANGE + chance)
+    if noisy and level != "not trusted":
+        return unmeasured
     if level == "trusted" and missed.level != "trusted":
         return missed
     sentence = (

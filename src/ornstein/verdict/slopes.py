@@ -12,7 +12,8 @@ from ornstein.verdict.finding import Finding, skipped
 from ornstein.verdict.subject import ABSENT, Subject
 
 NAME = "gradient"
-FEWEST, MOST = 5, 32  # draws looked at
+FEWEST, MOST = 3, 32  # draws looked at
+EVALUATIONS = 5  # of the density, at each
 STEP = 0.02  # of the differences, in sds
 ERROR = 0.1  # of a directional derivative: share of it, or in units of its usual size
 BENT = 0.02  # by which differences over a step and half of it differ at a kink: they do not count
