@@ -34,10 +34,12 @@ if TYPE_CHECKING:
 # Passes over all data that a check may take: a share of those that sampling took, or as many as
 # take so many products of numbers, about a second; and their least and largest number.
 SHARE_OF_PASSES, PRODUCTS, FEWEST_PASSES, MOST_PASSES = 0.1, 2e8, 64, 120_000
+# The looks for modes and at the gradient come last and may take what is left of half as much again.
+MORE = 1.5
 MOST_CHEAP_PASSES = 200_000
-# Rows that the points of importance weights may look at, and the least and largest number of these.
-ROWS, FEWEST_POINTS, MOST_POINTS = 1e7, 32, 2000
-# Draws at which the gradients of all rows are looked at: as many as make ROWS rows, but no fewer
+# The least and largest number of points of importance weights.
+FEWEST_POINTS, MOST_POINTS = 24, 2000
+# Draws at which the gradients of all rows are looked at: as many as make so many rows, but no fewer
 # and no more.
 ROWS_AT_DRAWS, FEWEST_DRAWS, MOST_DRAWS = 1e6, 8, 100
 STAND_INS = 1000  # points of the draws' Gaussian where single draws were not kept
@@ -133,6 +135,13 @@ class Subject:
         )
         wanted = max(SHARE_OF_PASSES * taken, self.cheap_passes)
         return int(np.clip(wanted, FEWEST_PASSES, MOST_PASSES))
+
+    def passes_left(self, reserved: int) -> int:
+        """How many passes a late look may take, where some are reserved for a later one."""
+        assert self.density is not None
+        bound = max(MORE * self.budget, 2.0 * self.cheap_passes)
+        bound = bound if self.budget > FEWEST_PASSES else FEWEST_PASSES
+        return int(max(self.budget // 5, bound - self.density.passes - reserved))
 
     @property
     def cheap_passes(self) -> int:
@@ -250,5 +259,8 @@ class Subject:
         weights = weights / max(float(np.linalg.norm(weights)), 1e-300)
         order = np.argsort(-np.abs(weights))[:3]
         shown = [place for place in order if abs(weights[place]) >= 0.1 * abs(weights[order[0]])]
-        names = self.posterior.names
-        return " ".join(f"{weights[place]:+.2f} {printable(names[place])}" for place in shown)
+        names = [printable(self.posterior.names[place]) for place in shown]
+        if len(shown) == 1:
+            return names[0]
+        parts = zip(weights[shown], names, strict=True)
+        return " ".join(f"{weight:+.1g} {name}" for weight, name in parts)

@@ -26,6 +26,7 @@ from ornstein.verdict.finding import LEVELS, NOTE, SKIPPED, Finding, worst
 from ornstein.verdict.importance import draws_gaussian, measured_distance
 from ornstein.verdict.invariance import Kept, kept_law, moved_draws
 from ornstein.verdict.modes import modes_finding, other_modes
+from ornstein.verdict.slopes import NAME as GRADIENT
 from ornstein.verdict.slopes import gradient_of_density
 from ornstein.verdict.subject import Subject
 
@@ -164,6 +165,8 @@ def _findings(subject: Subject, stein: bool | int) -> list[Finding]:
     kept = _tried(lambda: kept_law(subject))
     findings = [*_evidence(subject, kept)]
     settled = kept is not None and kept.decisive and _settled(findings)
+    if settled:
+        findings = [_excused(found) for found in findings]
     explained = _explanations(subject)
     findings += [replace(found, level=NOTE) if settled else found for found in explained]
     if not _compared(findings) and not subject.aims_elsewhere:
@@ -210,10 +213,18 @@ def _explanations(subject: Subject) -> list[Finding]:
 
 def _settled(findings: list[Finding]) -> bool:
     """Whether the density was looked at closely and nothing was found: then it does not matter what
-    theory's assumptions would say.
+    theory's assumptions would say, nor what gradient the sampler followed.
     """
-    levels = {finding.name: finding.level for finding in findings}
-    return levels.get("moved draws") == "trusted" and worst(*levels.values()) == "trusted"
+    levels = {finding.name: finding.level for finding in findings if finding.name != GRADIENT}
+    return levels.get("moved draws") == "trusted" and worst(*levels.values()) != "not trusted"
+
+
+def _excused(found: Finding) -> Finding:
+    """A gradient that is not the slope, where it did not harm: NUTS corrects for it, and others may
+    not use it where it is wrong.
+    """
+    harmless = found.name == GRADIENT and found.level == "not trusted"
+    return replace(found, level="caution") if harmless else found
 
 
 def _unsound(subject: Subject) -> Finding:
