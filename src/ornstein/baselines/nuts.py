@@ -112,8 +112,8 @@ def _nuts(
     divergences = int(diverged[:, warmup:].sum())
     if divergences:
         warnings.warn(
-            f"{divergences} of {program.draws * chains} NUTS transitions diverged: the draws may miss"
-            " a part of the posterior. Raise target_accept towards 1, or reparameterise the model",
+            f"{divergences} of {program.draws * chains} NUTS transitions diverged: the draws may"
+            " miss a part of the posterior. Raise target_accept towards 1, or reparameterise the model",
             ConvergenceWarning,
             stacklevel=5,
         )

@@ -38,6 +38,7 @@ def kink_at(place: Array) -> ModeError:
     )
 
 
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")
 def is_kink(
     loss: Loss,
     curved: Callable[[Array], Array],
@@ -62,6 +63,7 @@ def is_kink(
     return kinked
 
 
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")
 def kink_below(
     loss: Loss, curved: Callable[[Array], Array], place: Array, n_data: int, seed: int
 ) -> ModeError | None:
