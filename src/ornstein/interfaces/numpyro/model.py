@@ -245,7 +245,7 @@ def _finite_start(
 ) -> np.ndarray:
     """A point beside zero, or as NumPyro does one within ±2, where the density is finite.
 
-    At zero itself gradients may be wrong: that of NumPyro's Bernoulli is 0 at a logit of exactly 0.
+    At zero itself gradients may be wrong: that of NumPyro's Bernoulli(logits=0) is off by a half.
     """
     theta = model.init + generator.uniform(-BESIDE, BESIDE, model.dim)
     for _ in range(20):
