@@ -86,6 +86,10 @@ class CheckpointWarning(OrnsteinWarning):
     """
 
 
+class PredictionWarning(OrnsteinWarning):
+    """Some rows cannot be predicted and come back empty."""
+
+
 class TrustWarning(OrnsteinWarning):
     """A verdict speaks against the answer; raised by `Verdict.warn`."""
 

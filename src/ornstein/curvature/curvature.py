@@ -32,6 +32,8 @@ class Curvature:
         prior_hessian: Λ, the Hessian of −log prior, already contained in A as Λ/N; needed only
             where C is singular.
         approximate: in words, what in it is an approximation.
+        probabilities: of drawing each row, (N,), where `noise` and `noise_response` are those of
+            minibatches drawn by leverage; None where all rows are drawn alike.
         hessian_product: v ↦ Av, where the whole A is too large to hold but its largest eigenvalue
             decides stability.
         working: the same in other coordinates, in which a run takes its steps, where rounding would
@@ -51,6 +53,7 @@ class Curvature:
     names: tuple[str, ...] = ()
     approximate: str = ""
     hessian_product: Callable[[Array], Array] | None = None
+    probabilities: Array | None = None
     working: Curvature | None = field(default=None, repr=False)
     coordinates: Coordinates | None = field(default=None, repr=False)
 
@@ -160,6 +163,7 @@ class Curvature:
             prior_hessian=None if prior is None else coordinates.original_precision(prior),
             names=working.names,
             approximate=working.approximate,
+            probabilities=working.probabilities,
             working=working,
             coordinates=coordinates,
         )
@@ -185,6 +189,7 @@ class Curvature:
             prior_hessian=None if prior is None else coordinates.working_precision(prior),
             names=self.names,
             approximate=self.approximate,
+            probabilities=self.probabilities,
         )
 
     def direction(self, vector: Array, most: int = 3) -> str:

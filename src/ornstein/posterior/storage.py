@@ -21,6 +21,8 @@ from ornstein.posterior.archive import read_archive, write_archive
 from ornstein.posterior.portable import NotPortableError, describe, rebuild
 from ornstein.posterior.posterior import Posterior
 from ornstein.posterior.working import original
+from ornstein.regression.regress import TablePredict
+from ornstein.regression.spec import Spec
 from ornstein.theory import Gaussian
 from ornstein.types import PyTree
 
@@ -75,6 +77,8 @@ def save_posterior(posterior: Posterior, path: Path) -> Path:
     if isinstance(posterior.predict_function, Predict):
         meta["glm"] = vars(posterior.predict_function.likelihood)
         meta["columns"] = list(posterior.predict_function.columns)
+    if isinstance(posterior.predict_function, TablePredict):
+        meta["table"] = posterior.predict_function.spec.to_json()
     write_archive(path, meta, arrays)
     return path
 
@@ -135,6 +139,9 @@ def _assemble(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posterior:
         ).predict(along)
     if "glm" in meta:
         predict = Predict(Likelihood(**meta["glm"]), _columns(meta, layout))
+        if "table" in meta:
+            spec = _matching(Spec.from_json(meta["table"]), layout)
+            predict = TablePredict(predict.likelihood, spec.feature_names, spec)
     if "moments/mean" in arrays:
         moments = Gaussian(arrays["moments/mean"], arrays["moments/covariance"])
     found = Posterior(
@@ -165,6 +172,13 @@ def _square(matrix: np.ndarray, layout: Layout) -> np.ndarray:
     if matrix.shape != (size, size) or matrix.dtype != np.float64:
         raise ValueError(f"coordinates of shape {matrix.shape} for {size} parameters")
     return matrix
+
+
+def _matching(spec: Spec, layout: Layout) -> Spec:
+    (width, *_) = layout.shapes[layout.paths.index("coef")]
+    if not len(spec.feature_names) == len(spec.means) == len(spec.scales) == width:
+        raise ValueError(f"a table of {len(spec.feature_names)} features for {width} columns")
+    return spec
 
 
 def _columns(meta: dict[str, Any], layout: Layout) -> tuple[str, ...]:

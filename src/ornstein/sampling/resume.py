@@ -14,6 +14,7 @@ import numpy as np
 
 from ornstein.compute.one_thread import one_thread
 from ornstein.curvature.curvature import Curvature
+from ornstein.curvature.leverage import by_leverage
 from ornstein.curvature.measure import measure
 from ornstein.dynamics.dynamics import Dynamics, Sampler
 from ornstein.errors import CheckpointWarning, FileError, InputError, OrnsteinError
@@ -204,6 +205,8 @@ def _curvature(
     if wanted and meta["measured"]:
         structure = "diagonal" if saved["hessian"].ndim == 1 else "full"
         given = measure(model, structure, mode=saved["mode"])
+        if saved["probabilities"] is not None:
+            given = by_leverage(model, given, saved["probabilities"])
     if wanted and given is None:
         raise InputError(
             f"the curvature of this run has a {wanted[0]} that the checkpoint cannot hold: give"

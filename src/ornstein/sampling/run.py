@@ -54,8 +54,10 @@ def run_here(
 def _run(model: Model, request: SampleRequest, derivatives: Derivatives | None) -> Posterior:
     started = time.perf_counter()
     measured = request.curvature is None
+    given = request.sampler
+    scheme = given.scheme if isinstance(given, Dynamics) else request.scheme
     curvature = (
-        measure(model, derivatives=derivatives, seed=request.seed)
+        measure(model, derivatives=derivatives, scheme=scheme, seed=request.seed)
         if measured
         else request.curvature
     )
