@@ -218,8 +218,9 @@ def sample(
         init: pytree or flat vector where all chains start; None starts each at a draw from the
             predicted law.
         seed: same seed, same draws.
-        dtype: "float32" (default) or "float64", for the chain; curvature and theory are always
-            float64.
+        dtype: "float32" or "float64", for the chain; curvature and theory are always float64. None
+            is float32, unless that cannot resolve the posterior of a `Model` beside its place or
+            data: `settings["dtype_reason"]` then says why.
         keep: "draws"; "moments" to keep only mean and covariance; "low-rank" (or "low-rank:K") for
             a covariance of a diagonal plus rank 20 (or K) in memory O(K·D), and `draws` per chain
             from that Gaussian.
