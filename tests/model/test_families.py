@@ -20,7 +20,6 @@ from statsmodels.tools.numdiff import approx_fprime, approx_hess3
 
 import ornstein as orn
 from ornstein.compute.precision import double
-from ornstein.model.families.likelihood import Likelihood
 from ornstein.model.families.outcome import (
     log_densities,
     mixture_cdf,
@@ -64,6 +63,15 @@ def lungs():
     X = np.column_stack([table["age"] / 10.0 - 6.0, table["sex"]])
     y = np.column_stack([table["time"] / 100.0, table["status"] == 2])
     return X.astype(float), y.astype(float)
+
+
+@lru_cache
+def with_zeros():
+    """Counts that need both: more zeros than negative-binomial, and more spread than Poisson."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(600, 2))
+    rate = np.exp(1.5 + X @ [0.4, -0.3]) * rng.gamma(2.0, 0.5, 600)
+    return X, rng.poisson(rate) * (rng.random(600) > 0.3).astype(float)
 
 
 @lru_cache
@@ -166,9 +174,12 @@ def test_negative_binomial():
     found = fit(X, y, "negative-binomial")
     alpha = reference.params[-1]
     mode = np.append(reference.params[:-1], np.log(alpha))
-    require_same(found, mode, np.append(reference.bse[:-1], reference.bse[-1] / alpha), reference.llf)
+    require_same(
+        found, mode, np.append(reference.bse[:-1], reference.bse[-1] / alpha), reference.llf
+    )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("link", ["logit", "probit", "cloglog"])
 def test_binomial(link):
     X, y = schools()
@@ -181,24 +192,28 @@ def test_binomial(link):
     require_same(fit(X, y, "binomial", link=link), reference.params, sds, reference.llf)
 
 
+@pytest.mark.slow
 def test_beta():
     X, y = food()
     reference = BetaModel(y, extended(X)).fit(disp=0, gtol=1e-9, warn_convergence=False)
     require_same(fit(X, y, "beta"), reference.params, reference.bse, reference.llf)
 
 
-@pytest.mark.parametrize("link", ["logit", "probit"])
+@pytest.mark.parametrize("link", [pytest.param("logit", marks=pytest.mark.slow), "probit"])
 def test_ordinal(link):
     X, y, levels = opinions()
     codes = np.array([levels.index(label) for label in y])
     reference = OrderedModel(codes, X, distr=link).fit(method="bfgs", disp=0, gtol=1e-8)
     found = fit(X, y, "ordinal", link=link, classes=levels)
     order = [*range(X.shape[1])]
-    require_same(found, *(np.asarray(v)[order] for v in (reference.params, reference.bse)), reference.llf)
+    require_same(
+        found, *(np.asarray(v)[order] for v in (reference.params, reference.bse)), reference.llf
+    )
     # theirs: the first cut point, then logarithms of the distances, as ours
     assert np.allclose(found[1][len(order) :], reference.params[len(order) :], atol=1e-4)
 
 
+@pytest.mark.slow
 def test_zero_inflated_poisson():
     X, y = doctors()
     reference = sm.ZeroInflatedPoisson(y, extended(X)).fit(
@@ -233,9 +248,7 @@ def gamma(theta, X, y):
 
 def log_normal(theta, X, y):
     *slopes, level, log_scale = theta
-    return scipy.stats.lognorm.logpdf(
-        y, np.exp(log_scale), scale=np.exp(X @ slopes + level)
-    ).sum()
+    return scipy.stats.lognorm.logpdf(y, np.exp(log_scale), scale=np.exp(X @ slopes + level)).sum()
 
 
 def weibull(theta, X, y, shape=None):
@@ -284,7 +297,7 @@ SCIPY = {
     "weibull": (lungs, "weibull", weibull),
     "exponential": (lungs, "exponential", exponential),
     "zero-inflated-negative-binomial": (
-        doctors,
+        with_zeros,
         "zero-inflated-negative-binomial",
         zero_inflated_negative_binomial,
     ),
@@ -293,7 +306,13 @@ SCIPY = {
 }
 
 
-@pytest.mark.parametrize("name", SCIPY)
+ALWAYS = ("student-t, df fixed", "gamma", "weibull")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.slow) for name in SCIPY],
+)
 def test_against_scipy(name):
     """Where SciPy's likelihood has its own maximum: one Newton step away, by its differences."""
     data, family, log_likelihood = SCIPY[name]
@@ -310,3 +329,178 @@ def test_against_scipy(name):
     inverse = np.linalg.inv(-approx_hess3(origin, value, np.full(len(theta), 0.02)))
     mode = theta + scale * (inverse @ slope)
     require_same(found, mode, scale * np.sqrt(np.diag(inverse)), log_likelihood(theta, X, y))
+
+
+# --- laws of outcomes -----------------------------------------------------------------------------
+
+SHARED = {
+    "log_scale": [0.1, -0.3],
+    "log_df": [1.5, 1.2],
+    "log_dispersion": [-0.7, 0.2],
+    "log_precision": [1.5, 2.5],
+    "log_shape": [0.3, -0.2],
+    "zero_logit": [-1.0, 0.5],
+    "cut": [-0.5, 0.1],
+    "log_gap1": [0.1, -0.4],
+}
+PREDICTORS = np.array([[0.3, -0.9, 1.1], [0.5, -0.6, 0.8]])  # two draws, three rows
+
+
+def example(name):
+    """Two draws of a family's parameters at three rows: likelihood, predictors, parameters, law."""
+    X, y = np.linspace(0.1, 0.9, 6)[:, None] * [1.0, -0.3], np.array([0.0, 1.0, 2.0, 0.0, 1.0, 2.0])
+    options = {}
+    if orn.families.TABLE[name].columns:
+        y = (
+            np.column_stack([np.ones(6), y > 0])
+            if name != "binomial"
+            else np.column_stack([y, y + 1])
+        )
+    if name == "bernoulli":
+        y = y > 0
+    if name in ("gamma", "log-normal", "beta"):
+        y = (y + 1.0) / 4.0
+    likelihood = orn.glm(X, y, name, **options).likelihood
+    shared = {item.name: np.array(SHARED[item.name]) for item in likelihood.auxiliaries}
+    u = PREDICTORS[..., None] * [0.0, 1.0, -1.0] if likelihood.law.classes else PREDICTORS
+    return likelihood, u, shared, outcome_law(likelihood, u, shared)
+
+
+def densities(likelihood, u, y, shared):
+    """p(y) with y for each row, in the form in which the density takes it."""
+    if likelihood.law.columns:
+        y = np.column_stack([y, np.ones(len(y))])
+    if likelihood.law.labels:
+        y = y.astype(np.int32)
+    return np.exp(log_densities(likelihood, u, y, shared, {}))
+
+
+@pytest.mark.parametrize("name", orn.families.TABLE)
+def test_the_law_of_outcomes_has_the_density(name):
+    likelihood, u, shared, law = example(name)
+    if likelihood.law.discrete:
+        for count in range(3 if likelihood.law.labels or name == "binomial" else 8):
+            if name in ("bernoulli", "binomial") and count == 2:
+                continue
+            y = np.full(3, float(count))
+            steps = law.cdf(y) - law.cdf(y - 1.0)
+            assert np.allclose(densities(likelihood, u, y, shared), steps, atol=1e-12)
+        return
+    for probability in (0.02, 0.4, 0.9):
+        y, step = law.ppf(probability)[0], 1e-5
+        slopes = (law.cdf(y + step * y) - law.cdf(y - step * y)) / (2.0 * step * y)
+        assert np.allclose(densities(likelihood, u, y, shared), slopes, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", orn.families.TABLE)
+def test_draws_have_the_mean_and_sd_of_the_law(name):
+    likelihood, u, shared, law = example(name)
+    count = 40_000
+    drawn = law.rvs(size=(count, 2, 3), random_state=np.random.default_rng(1))
+    error = law.std() / np.sqrt(count)
+    assert np.all(np.abs(drawn.mean(axis=0) - law.mean()) < 5.0 * error)
+    spread = np.mean((drawn - law.mean()) ** 2, axis=0)
+    errors = np.std((drawn - law.mean()) ** 2, axis=0) / np.sqrt(count)
+    heavy = 3.0 if name in ("student-t", "log-normal") else 1.0  # squares have hardly a variance
+    assert np.all(np.abs(spread - law.std() ** 2) < 5.0 * heavy * errors)
+    expected = likelihood.mean(u, {key: value[:, None] for key, value in shared.items()})
+    if likelihood.outcomes:
+        assert np.allclose(expected.sum(axis=-1), 1.0)
+        expected = expected @ np.arange(likelihood.outcomes)
+    assert np.allclose(expected, law.mean())
+    assert np.allclose(mixture_mean(law), law.mean().mean(axis=0))
+    pooled = drawn.reshape(-1, 3)
+    assert np.allclose(mixture_sd(law), pooled.std(axis=0), rtol=0.1 * heavy)
+
+
+@pytest.mark.parametrize("name", orn.families.TABLE)
+def test_expectations_are_the_same_in_jax(name):
+    likelihood, u, shared, _ = example(name)
+    here = {key: float(value[0]) for key, value in shared.items()}
+    with double():
+        traced = [likelihood.mean(jax.numpy.asarray(row), here) for row in u[0]]
+    assert np.allclose(np.array(traced), likelihood.mean(u[0], here), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", orn.families.TABLE)
+def test_quantiles_of_the_mixture(name):
+    likelihood, _, _, law = example(name)
+    for probability in (0.025, 0.5, 0.9):
+        y = mixture_quantile(law, probability, likelihood.law.discrete)
+        if likelihood.law.discrete:
+            assert np.all(mixture_cdf(law, y) >= probability)
+            assert np.all((mixture_cdf(law, y - 1.0) < probability) | (y == 0.0))
+        else:
+            assert np.allclose(mixture_cdf(law, y), probability, atol=1e-9)
+
+
+# --- tails, names and what is refused -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("u", [-60.0, -12.0, 0.3, 12.0])
+@pytest.mark.parametrize("link", ["logit", "probit", "cloglog"])
+def test_tails_of_the_links_keep_their_digits(link, u):
+    law = orn.families.Bernoulli(link)
+    exact = {
+        "logit": (-np.logaddexp(0.0, -u), -np.logaddexp(0.0, u)),
+        "probit": (log_ndtr(u), log_ndtr(-u)),
+        "cloglog": (np.log(-np.expm1(-np.exp(u))) if u > -30 else u, -np.exp(u)),
+    }[link]
+    with double():
+        found = [float(law.log_density(u, y, {}, {})) for y in (1.0, 0.0)]
+        slopes = [float(jax.grad(law.log_density)(u, y, {}, {})) for y in (1.0, 0.0)]
+    assert np.allclose(found, exact, rtol=1e-12)
+    assert np.all(np.isfinite(slopes)) and slopes[0] >= 0.0 >= slopes[1]
+
+
+def test_little_dispersion_is_poisson():
+    with double():
+        law = orn.families.NegativeBinomial()
+        found = float(law.log_density(1.0, 7.0, {"log_dispersion": -25.0}, {}))
+    assert found == pytest.approx(scipy.stats.poisson.logpmf(7, np.e), abs=1e-9)
+    assert gammaln(8.0) == pytest.approx(np.log(5040.0))
+
+
+@pytest.mark.parametrize("name", ["Negative binomial", "negative_binomial", " NEGATIVE-binomial "])
+def test_names_are_read_generously(name):
+    assert orn.families.family_of(name).name == "negative-binomial"
+
+
+HOPELESS = {
+    "counts below zero": ("negative-binomial", [-1.0, 2.0, 3.0], "needs counts"),
+    "all zeros": ("zero-inflated-poisson", [0.0, 0.0, 0.0], "zeros only"),
+    "constant": ("student-t", [2.0, 2.0, 2.0], "y is constant"),
+    "not positive": ("gamma", [0.0, 2.0, 3.0], "above 0"),
+    "not a proportion": ("beta", [0.5, 1.0, 0.2], "below 1"),
+    "one column": ("weibull", [1.0, 2.0, 3.0], "2 columns, time and event"),
+    "all censored": ("weibull", [[1.0, 0.0], [2.0, 0.0], [3.0, 0.0]], "censored"),
+    "too many successes": ("binomial", [[3.0, 2.0], [1.0, 2.0], [0.0, 1.0]], "columns are"),
+    "no order": ("ordinal", ["low", "high", "low"], "order of the labels"),
+    "misspelt": ("negativ-binomial", [1.0, 2.0, 3.0], "did you mean 'negative-binomial'"),
+}
+
+
+@pytest.mark.parametrize("what", HOPELESS)
+def test_a_hopeless_response_gets_a_sentence(what):
+    family, y, sentence = HOPELESS[what]
+    with pytest.raises(orn.InputError, match=sentence):
+        orn.glm(np.arange(3.0)[:, None], y, family)
+
+
+def test_a_link_that_the_family_has_not_is_refused():
+    with pytest.raises(orn.InputError, match="has no link 'probit'"):
+        orn.glm(np.arange(3.0)[:, None], [1.0, 2.0, 3.0], "poisson", link="probit")
+
+
+def test_a_saved_fit_predicts_the_same(tmp_path):
+    X, y, levels = opinions()
+    for family, target, options in (
+        (orn.families.StudentT(df=4), X @ [1.0, 0.5, 0.2] + np.sin(np.arange(len(X))), {}),
+        ("ordinal", y, {"link": "probit", "classes": levels}),
+    ):
+        model = orn.glm(X, target, family, **options)
+        post = orn.sample(model, draws=20, chains=2, progress=False)
+        post.save(tmp_path / "fit.orn")
+        again = orn.load(tmp_path / "fit.orn")
+        assert again.predict_function.likelihood == model.likelihood
+        assert np.array_equal(again.predict(X[:4]).draws, post.predict(X[:4]).draws)
