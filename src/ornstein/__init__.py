@@ -42,7 +42,9 @@ _WHERE = {
     "compare": "posterior.comparison",
     # Baselines
     "laplace": "baselines.laplace",
+    "gaussian_vi": "baselines.gaussian_vi",
     "bbvi": "baselines.bbvi",
+    "hmc": "baselines.hmc",
     "nuts": "baselines.nuts",
     "low_rank": "baselines.low_rank",
     # Hyperparameters

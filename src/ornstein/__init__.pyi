@@ -6,6 +6,8 @@ Written by tools/stub.py: do not edit.
 from ornstein import theory as theory
 from ornstein._version import __version__ as __version__
 from ornstein.baselines.bbvi import bbvi as bbvi
+from ornstein.baselines.gaussian_vi import gaussian_vi as gaussian_vi
+from ornstein.baselines.hmc import hmc as hmc
 from ornstein.baselines.laplace import laplace as laplace
 from ornstein.baselines.low_rank import low_rank as low_rank
 from ornstein.baselines.nuts import nuts as nuts

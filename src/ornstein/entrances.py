@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike
 from ornstein.curvature.curvature import Curvature
 from ornstein.dynamics.dynamics import Dynamics, Sampler
 from ornstein.errors import InputError
-from ornstein.hyper import saved
+from ornstein.hyper import resume as climbs
+from ornstein.hyper.saved import KIND
 from ornstein.model import regression
 from ornstein.model.families.family import Family
 from ornstein.model.model import Model
@@ -202,8 +203,10 @@ def sample(
         sampler: a sampler (a rule that is tuned here) or a Dynamics (taken as it is); None is
             `ConstantSGD("full")`, or diagonal above 2000 parameters.
         batch_size: S; "auto" is near √N, halved until the step is stable.
-        scheme: how minibatches are drawn: "replacement", "without-replacement" or "slices"; the
-            last is faster on data beyond the processor's caches, and holds two more copies of them.
+        scheme: how minibatches are drawn: "replacement", "without-replacement", "slices" or
+            "leverage". Slices are faster on data beyond the processor's caches, and hold two more
+            copies of them. Leverage draws rows that say more about the parameters more often: for
+            columns that only a few rows inform.
         draws: kept draws per chain.
         chains: how many chains run.
         thin: steps between draws; "auto" is two relaxation times, cut with a BudgetWarning where
@@ -304,8 +307,8 @@ def resume(
         every, progress: as for `sample`.
     """
     path, meta, arrays = newest(Path(folder))
-    if meta.get("kind") == saved.KIND:
-        return saved.resumed(
+    if meta.get("kind") == KIND:
+        return climbs.resumed(
             path,
             every,
             meta,

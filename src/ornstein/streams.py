@@ -22,6 +22,9 @@ class Purpose(IntEnum):
     VERDICT = 13
     EXTRAPOLATION = 17
     CLIMB = 18
+    MODE = 29
+    LEVERAGE = 30
+    HMC = 31
 
 
 def sequence(seed: int, purpose: Purpose, *numbers: int) -> np.random.SeedSequence:

@@ -388,6 +388,7 @@ def test_all_workers_killed_at_twenty_moments(data, tmp_path):
     model = orn.glm(X, y, family="bernoulli", prior_precision=1.0)
     options = {**SHORT, "draws": 4000, "warmup": 200}
     rng, alone = np.random.default_rng(0), orn.sample(model, **options)
+    in_time = 0
     for number in range(20):
         with cluster(2) as local, distributed.Client(local) as client:
             client.run(lambda: __import__("ornstein").sample)
@@ -395,8 +396,10 @@ def test_all_workers_killed_at_twenty_moments(data, tmp_path):
             killer = killing_all_workers_once(client, begun, rng.uniform(0.0, 1.5))
             folder = tmp_path / str(number) if number % 3 else None
             spread = orn.sample(model, client=client, checkpoint=folder, **options)
+            in_time += not killer.is_alive()
             killer.join()
         np.testing.assert_array_equal(spread.draws, alone.draws)
+    assert in_time >= 10, "most runs were over before the workers were killed"
 
 
 @pytest.mark.slow

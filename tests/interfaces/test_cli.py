@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 import scipy.stats
 from limits import child, finished
+from ornstein.interfaces.table.encoding import Encoding
 
 import ornstein as orn
 from ornstein.interfaces.cli import console

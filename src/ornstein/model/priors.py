@@ -119,7 +119,28 @@ class InverseGamma:
         return -(shape + 1.0) * jnp.log(x) - scale / x
 
 
-Prior = Normal | StudentT | Flat | Gamma | InverseGamma
+@dataclass(frozen=True)
+class Beta:
+    """Beta with two shapes; for probabilities.
+
+    >>> Beta(1, 1)
+    Beta(a=1, b=1)
+    """
+
+    a: float
+    b: float
+
+    positive: ClassVar[tuple[str, ...]] = ("a", "b")
+
+    def __post_init__(self) -> None:
+        _require_numbers(self)
+
+    @staticmethod
+    def log_density(x: Traced, a: Traced, b: Traced) -> Traced:
+        return (a - 1.0) * jnp.log(x) + (b - 1.0) * jnp.log1p(-x)
+
+
+Prior = Normal | StudentT | Flat | Gamma | InverseGamma | Beta
 # What a coefficient may have: the others are laws of positive numbers.
 OnCoefficients = Normal | StudentT | Flat
 

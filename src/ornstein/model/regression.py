@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from ornstein.checks import require_finite
 from ornstein.errors import CurvatureError, InputError
 from ornstein.model import tables
+from ornstein.model.coordinates import Worked, worked
 from ornstein.model.families.family import Family
 from ornstein.model.families.gaussian import Gaussian
 from ornstein.model.families.likelihood import Likelihood, Predict, PredictorLoss
@@ -29,6 +30,7 @@ from ornstein.model.model import Model
 from ornstein.model.on_disk import is_table_on_disk, open_table
 from ornstein.model.priors import Prior
 from ornstein.model.regression_prior import Facts, Wanted, checked_precision, chosen, described
+from ornstein.model.response import checked_response
 from ornstein.model.spread import Spread
 from ornstein.rows.choice import packs
 from ornstein.rows.packed import side_by_side
@@ -52,6 +54,13 @@ class GLM(Model):
     def linear(self) -> LinearPredictor:
         return replace(self._linear, hyperparameters=self.hyperparameters)
 
+    @property
+    def worked(self) -> Worked | None:
+        """The same regression with its columns centred, scaled and mixed, where rounding would
+        decide otherwise.
+        """
+        return worked(self, self.linear, self._outputs, _row_curvature(self))
+
     def with_hyperparameters(self, **values: ArrayLike) -> Model:
         """The same regression at other hyperparameters, checked and spread over the classes as
         `glm` does.
@@ -63,6 +72,15 @@ class GLM(Model):
                 "prior_precision", values["prior_precision"], shape[0], outputs
             )
         return super().with_hyperparameters(**values)
+
+    def reweighted(self, factors: np.ndarray) -> GLM:
+        """The same rows, the log likelihood of each multiplied by its factor."""
+        weights = np.asarray(factors, dtype=float)
+        if self._linear.weights is not None:
+            weights = weights * self._linear.weights
+        return self.replace(
+            data={**self.data, "weight": weights}, _linear=replace(self._linear, weights=weights)
+        )
 
     @property
     def priors(self) -> dict[str, str]:
@@ -122,6 +140,16 @@ class GLM(Model):
     _linear: LinearPredictor
 
 
+def _row_curvature(model: GLM) -> float:
+    """About what a row adds to the second derivative in its predictor."""
+    if model.likelihood.family == "gaussian":
+        known = model.hyperparameters.get("noise_scale")
+        return 1.0 / max(float(np.var(model.response) if known is None else known**2), 1e-300)
+    if model.likelihood.family == "poisson":
+        return max(float(np.mean(model.response)), 1e-300)
+    return 0.25
+
+
 def require_noise(model: Model, theta: np.ndarray) -> None:
     """Refuse a noise scale on its way to zero, where columns explain y exactly."""
     if "log_scale" not in model.layout.paths:
@@ -169,7 +197,9 @@ def glm(
     if n_data == 0 or columns == 0:
         raise InputError(f"X must have rows and columns; it has shape {table.shape}")
     require_finite("X", table.data if tables.is_sparse(table) else table, names)
-    response, classes = _response(y, law, n_data, classes)
+    response, classes = checked_response(y, law, n_data, classes)
+    law = law if classes is None else law.of_classes(len(classes))
+    intercept = intercept and law.intercepts
     outputs = len(classes) if classes is not None and law.classes else 1
     model_offset = _optional(offset, "offset", n_data, outputs if law.classes else None)
     model_weights = _optional(weights, "weights", n_data, None)
@@ -231,13 +261,13 @@ def _parameters(
 ) -> tuple[dict[str, np.ndarray], tuple[str, ...], np.ndarray, np.ndarray]:
     """Zeros for the parameters, their names in flat order, and where each enters the predictors."""
     columns, outputs = len(names), likelihood.predictors
-    entries: list[tuple[str, int, int]]  # name, feature, predictor
+    entries: dict[str, list[tuple[str, int, int]]] = {}  # by leaf: name, feature, predictor
     params: dict[str, np.ndarray] = {}
     if likelihood.law.classes:
         assert classes is not None
         first = int(likelihood.coef_reference)
         params["coef"] = np.zeros((columns, outputs - first))
-        entries = [
+        entries["coef"] = [
             (f"{name}[{classes[k]}]", i, k)
             for i, name in enumerate(names)
             for k in range(first, outputs)
@@ -245,17 +275,20 @@ def _parameters(
         if intercept:
             first = int(likelihood.intercept_reference)
             params["intercept"] = np.zeros(outputs - first)
-            entries += [(f"intercept[{classes[k]}]", columns, k) for k in range(first, outputs)]
+            entries["intercept"] = [
+                (f"intercept[{classes[k]}]", columns, k) for k in range(first, outputs)
+            ]
     else:
         params["coef"] = np.zeros(columns)
-        entries = [(name, i, 0) for i, name in enumerate(names)]
+        entries["coef"] = [(name, i, 0) for i, name in enumerate(names)]
         if intercept:
             params["intercept"] = np.zeros(())
-            entries.append(("intercept", columns, 0))
+            entries["intercept"] = [("intercept", columns, 0)]
     for k, auxiliary in enumerate(likelihood.auxiliaries):
         params[auxiliary.name] = np.zeros(())
-        entries.append((auxiliary.name, columns, outputs + k))
-    labels, features, predictors = zip(*entries, strict=True)
+        entries[auxiliary.name] = [(auxiliary.name, columns, outputs + k)]
+    in_order = [entry for leaf in sorted(entries) for entry in entries[leaf]]  # as JAX sorts leaves
+    labels, features, predictors = zip(*in_order, strict=True)
     return params, labels, np.array(features), np.array(predictors)
 
 
@@ -265,69 +298,6 @@ def _scaled(family: Family, noise_scale: object) -> Family:
     if isinstance(family, Gaussian):
         return replace(family, infer_scale=infer)
     return family
-
-
-def _response(
-    y: object, family: Family, n_data: int, known: ArrayLike | None = None
-) -> tuple[np.ndarray, np.ndarray | None]:
-    values = tables.labels(y, "y") if family.labels else tables.numbers(y, "y")
-    if values.shape[0] != n_data:
-        raise InputError(f"X has {n_data} rows but y has {values.shape[0]}")
-    if family.labels:
-        return (
-            _labels(values, family.name)
-            if known is None
-            else _known_labels(values, family.name, np.asarray(known))
-        )
-    require_finite("y", values)
-    values = family.checked(values)
-    return (values if values.dtype.kind == "f" else values.astype(float)), None
-
-
-def _known_labels(
-    values: np.ndarray, family: str, classes: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    if classes.ndim != 1 or classes.size < 2 or np.any(classes[1:] <= classes[:-1]):
-        raise InputError("classes must be two or more different labels in ascending order")
-    if family == "bernoulli" and classes.size > 2:
-        raise InputError(
-            f"the bernoulli family needs two labels; there are {classes.size}. Use"
-            " family='categorical'"
-        )
-    try:
-        codes = np.minimum(np.searchsorted(classes, values), classes.size - 1)
-    except TypeError:
-        raise InputError("y holds labels of another kind than classes") from None
-    if np.any(classes[codes] != values):
-        raise InputError("y holds a label that is not among classes")
-    return codes.astype(np.float32 if family == "bernoulli" else np.int32), classes
-
-
-def _labels(values: np.ndarray, family: str) -> tuple[np.ndarray, np.ndarray]:
-    if values.dtype.kind == "f":
-        require_finite("y", values)
-    try:
-        classes, codes = np.unique(values, return_inverse=True)
-    except TypeError:
-        kinds = sorted({type(value).__name__ for value in values})
-        raise InputError(
-            f"y holds labels of kinds that cannot be put in order: {', '.join(kinds)}"
-        ) from None
-    if classes.size < 2:
-        raise InputError(f"y holds one class only, {classes[0]!r}; there is nothing to separate")
-    if family == "bernoulli":
-        if classes.size > 2:
-            raise InputError(
-                f"the bernoulli family needs two labels; y holds {classes.size}. Use"
-                " family='categorical'"
-            )
-        return codes.astype(np.float32), classes
-    if classes.size > max(2, values.size // 2):
-        raise InputError(
-            f"y holds {classes.size} different labels in {values.size} rows; is it a regression"
-            " target?"
-        )
-    return codes.astype(np.int32), classes
 
 
 def facts_of(

@@ -111,7 +111,7 @@ def _scaled(law: Family, facts: Facts) -> _Draft:
     zero = np.zeros(scale.size)
     draft = _Draft(1.0 / scale**2, zero, zero.copy())
     draft.intercept, draft.middle = Normal(0.0, WIDTH * facts.unit), facts.middle
-    draft.shared = law.default_priors(facts.unit)
+    draft.shared = law.default_priors(facts.unit, facts.middle)
     return draft
 
 

@@ -96,7 +96,7 @@ def _expected(
 ) -> Array:
     """For rows that are a matrix with the model's columns."""
     width = rows.shape[1]
-    classes = predict.likelihood.predictors if predict.likelihood.law.classes else 0
+    classes = predict.likelihood.outcomes
     shape = (len(chosen), rows.shape[0], *([classes] if classes else []))
     require_memory("an array of predictions", *shape)
     found = np.empty(shape)

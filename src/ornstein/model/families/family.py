@@ -47,11 +47,14 @@ class Auxiliary:
         name: what the sampler calls it, "log_scale".
         word: what users call it on its own scale, in `priors=` and in summaries: "scale".
         link: from the sampler's number to the user's.
+        level: whether it is a place on the predictor's scale; its prior, like the intercept's, is
+            that for a row of averages.
     """
 
     name: str
     word: str
     link: str = "log"
+    level: bool = False
 
     def natural(self, value: Any) -> Any:
         """The number on the scale that users know."""
@@ -73,6 +76,9 @@ class Family:
         polynomial: the slope of a row is sums and products alone.
         labels: y holds labels, which become codes 0, 1, …
         classes: the linear predictor has one entry per label.
+        ordered: the labels have an order.
+        intercepts: there may be an intercept.
+        columns: names of the columns of y where it has several.
         discrete: outcomes are whole numbers.
         follows_response: the linear predictor has the unit of y, and so have the coefficients.
         replaces: the call in statsmodels or R.
@@ -86,6 +92,9 @@ class Family:
     polynomial: ClassVar[bool] = False
     labels: ClassVar[bool] = False
     classes: ClassVar[bool] = False
+    ordered: ClassVar[bool] = False
+    intercepts: ClassVar[bool] = True
+    columns: ClassVar[tuple[str, ...]] = ()
     discrete: ClassVar[bool] = False
     follows_response: ClassVar[bool] = False
     replaces: ClassVar[str] = ""
@@ -112,6 +121,15 @@ class Family:
         return LINKS[self.link]
 
     @property
+    def outcomes(self) -> int:
+        """How many probabilities `mean` returns for an example, 0 where it is one number."""
+        return 0
+
+    def of_classes(self, count: int) -> Family:
+        """The family for as many labels."""
+        return self
+
+    @property
     def auxiliaries(self) -> tuple[Auxiliary, ...]:
         """The parameters that all examples share beside the coefficients."""
         return ()
@@ -132,7 +150,7 @@ class Family:
         spread = float(np.sqrt(np.average((y - mean) ** 2, weights=weights)))
         return spread if spread > 1e-12 * abs(mean) else 1.0
 
-    def default_priors(self, unit: float) -> dict[str, Prior]:
+    def default_priors(self, unit: float, middle: Array) -> dict[str, Prior]:
         """Proper priors of the auxiliary parameters by their `word`, on the user's scale."""
         return {}
 

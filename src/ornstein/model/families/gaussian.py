@@ -63,7 +63,7 @@ class Gaussian(Family):
     def start(self, y: Array) -> dict[str, float]:
         return {"log_scale": log_spread(y)} if self.infer_scale else {}
 
-    def default_priors(self, unit: float) -> dict[str, Prior]:
+    def default_priors(self, unit: float, middle: Array) -> dict[str, Prior]:
         return {"scale": scale_prior(unit)} if self.infer_scale else {}
 
     def log_density(

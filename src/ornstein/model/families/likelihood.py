@@ -48,6 +48,11 @@ class Likelihood:
         return rebuilt(self.family, self.link, (*self.settings, *own))
 
     @property
+    def outcomes(self) -> int:
+        """How many probabilities an expectation consists of, 0 where it is one number."""
+        return self.predictors if self.law.classes else self.law.outcomes
+
+    @property
     def auxiliaries(self) -> tuple[Auxiliary, ...]:
         """The parameters beside coefficients and intercept, in the order of their predictors."""
         return self.law.auxiliaries

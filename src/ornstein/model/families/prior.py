@@ -56,7 +56,10 @@ class RegressionPrior:
         if "intercept" in params:
             total += self._intercept(params, hyper)
         for auxiliary, kind in self.auxiliary:
-            total += _of_shared(auxiliary, kind, params[auxiliary.name], hyper)
+            value = params[auxiliary.name]
+            if auxiliary.level and "column_means" in hyper:
+                value = value - hyper["column_means"] @ coef
+            total += _of_shared(auxiliary, kind, value, hyper)
         return total
 
     def _coefficients(self, away: Traced, precision: Traced, df: Traced | None) -> Traced:

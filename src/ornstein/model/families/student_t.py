@@ -49,7 +49,7 @@ class StudentT(Family):
         scale = {"log_scale": log_spread(y)}
         return scale if self.df is not None else {"log_df": float(np.log(8.0)), **scale}
 
-    def default_priors(self, unit: float) -> dict[str, Prior]:
+    def default_priors(self, unit: float, middle: Array) -> dict[str, Prior]:
         scale = {"scale": scale_prior(unit)}
         return scale if self.df is not None else {"df": Gamma(2.0, 0.1), **scale}
 
