@@ -15,11 +15,10 @@ import pandas as pd
 import pytest
 import scipy.stats
 from limits import child, finished
-from ornstein.interfaces.table.encoding import Encoding
 
 import ornstein as orn
 from ornstein.interfaces.cli import console
-from ornstein.interfaces.cli.arguments import SAMPLER_HELP
+from ornstein.interfaces.cli.arguments import SAMPLER_HELP, robust_sampler
 from ornstein.interfaces.cli.main import main
 from ornstein.interfaces.cli.scheduling import scheduler
 from ornstein.interfaces.cli.theory_table import curvature_of, theory_table
@@ -288,7 +287,10 @@ def bad_files(place: Path) -> None:
             ["fit", "good.csv", "--target", "price", "--family", "poisson"],
             "the poisson family needs counts",
         ),
-        (["fit", "good.csv", "--target", "price", "--drop", "siz"], "--drop or --categorical 'siz' is not a column"),
+        (
+            ["fit", "good.csv", "--target", "price", "--drop", "siz"],
+            "--drop or --categorical 'siz' is not a column",
+        ),
         (
             ["fit", "good.csv", "--target", "price", "--batch-size", "61"],
             "batch_size must lie between 1 and",
@@ -749,3 +751,23 @@ def test_options_are_a_formula(tmp_path, capsys, no_report):
     assert run("fit", tmp_path / "t.csv", *labels, *QUICK) == 0
     assert orn.load(tmp_path / "c" / "fit.orn").names[:2] == ("days=2", "days=3")
     assert "300 rows, 1 columns as 6 features" in capsys.readouterr().err
+
+
+def test_robust_errors_are_those_of_the_sandwich(tmp_path, no_report):
+    """HC0 of statsmodels, where the noise grows with the column: sds within 5 errors of 1/√(2·400)
+    and far from the posterior's.
+    """
+    import statsmodels.api as sm
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=1500)
+    table = pd.DataFrame({"x": x, "y": 2.0 * x + (0.1 + np.abs(x)) * rng.normal(size=1500)})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    arguments = ("-t", "y", "--prior-precision", "0", "--draws", "400", "--robust")
+    assert run("fit", tmp_path / "t.csv", *arguments, "--out", tmp_path / "r") == 0
+    post = orn.load(tmp_path / "r" / "fit.orn")
+    least_squares = sm.OLS(table["y"], sm.add_constant(table[["x"]]))
+    robust, plain = least_squares.fit(cov_type="HC0").bse["x"], least_squares.fit().bse["x"]
+    assert abs(post.sd[0] / robust - 1.0) < 5 / np.sqrt(800) < abs(plain / robust - 1.0)
+    with pytest.raises(orn.InputError, match="--robust needs"):
+        robust_sampler("sgld")

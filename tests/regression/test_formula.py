@@ -155,10 +155,18 @@ def test_a_group_term_is_refused_until_there_are_mixed_models():
         regression(Request("y ~ x + (1 | g)"), TABLE)
 
 
-def test_left_sides_that_need_other_families_say_so():
-    for left in ("successes(y, x)", "censored(y, x)"):
-        with pytest.raises(orn.InputError, match="needs a family that this version lacks"):
-            regression(Request(f"{left} ~ x"), TABLE)
+def test_left_sides_of_two_columns():
+    table = TABLE.assign(n=TABLE["y"] + 1.0, seen=[True, False, True] * 4)
+    model = regression(Request("successes(y, n) ~ x"), table)
+    assert model.likelihood.family == "binomial"
+    np.testing.assert_array_equal(model.response, table[["y", "n"]])
+    model = regression(Request("censored(n, seen) ~ x"), table)
+    assert model.likelihood.family == "weibull"
+    np.testing.assert_array_equal(model.response[:, 1], [1.0, 0.0, 1.0] * 4)
+    with pytest.raises(orn.InputError, match="does not fit the poisson family"):
+        regression(Request("successes(y, n) ~ x", "poisson"), table)
+    with pytest.raises(orn.InputError, match="needs successes and trials on the left side"):
+        regression(Request("y ~ x", "binomial"), table)
     with pytest.raises(orn.InputError, match="needs two columns"):
         Formula.of("successes(y) ~ x")
 
@@ -203,7 +211,7 @@ def test_expressions_are_what_they_say(text, expected):
 
 
 def test_a_column_that_is_misspelt_gets_an_offer():
-    with pytest.raises(orn.InputError, match="'lenght' is not a column.*did you mean 'length'"):
+    with pytest.raises(orn.InputError, match=r"'lenght' is not a column.*did you mean 'length'"):
         regression(Request("y ~ lenght"), {"y": [1.0, 2.0, 4.0], "length": [1.0, 2.0, 3.0]})
     with pytest.raises(orn.InputError, match="the target 'z' is not a column"):
         regression(Request("z ~ x"), TABLE)

@@ -175,7 +175,7 @@ def test_a_messy_file_is_read_where_there_is_one_way_and_said(tmp_path, code):
 def test_a_comma_that_may_mean_two_things_is_asked_about(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("a;b\n1,234;2\n5,678;3\n")
-    with pytest.raises(orn.FileError, match="'1,234', which may be 1234 or 1.234: add --decimal"):
+    with pytest.raises(orn.FileError, match=r"'1,234', which may be 1234 or 1\.234: add --decimal"):
         reading.read_table(path)
     np.testing.assert_allclose(reading.read_table(path, ",")["a"], [1.234, 5.678])
     np.testing.assert_allclose(reading.read_table(path, ".")["a"], [1234.0, 5678.0])

@@ -96,7 +96,7 @@ def test_a_constant_column_is_left_out_of_the_dot_and_refused_by_name():
         ([True, False] * 30, "bernoulli"),
         (["yes", "no"] * 30, "bernoulli"),
         (["a", "b", "c"] * 20, "categorical"),
-        (pd.Categorical(["low", "mid", "top"] * 20, ordered=True), "categorical"),
+        (pd.Categorical(["low", "mid", "top"] * 20, ordered=True), "ordinal"),
         (np.arange(60) % 5, "gaussian"),
         (np.arange(60), "gaussian"),
     ],
@@ -130,7 +130,7 @@ def test_classes_appear_by_their_labels():
     model = model_of("colour ~ length", frame())
     assert "length[red]" in model.names and list(model.classes) == ["blue", "green", "red"]
     order = pd.Categorical(frame()["colour"], ["red", "green", "blue"])
-    assert list(model_of("colour ~ length", changed(colour=order)).classes)[0] == "red"
+    assert model_of("colour ~ length", changed(colour=order)).classes[0] == "red"
     whole = model_of("k ~ length", changed(k=np.arange(60) % 3 * 10.0), family="categorical")
     assert list(whole.classes) == ["0", "10", "20"]
 

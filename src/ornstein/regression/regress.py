@@ -251,7 +251,7 @@ def _model(
         target.law,
         prior_precision=standardised(request.prior_precision, spec),
         priors=by_column(request.priors, spec),
-        intercept=spec.design.intercept,
+        intercept=spec.design.intercept and target.law.intercepts,
         weights=weights,
         offset=offset,
     )

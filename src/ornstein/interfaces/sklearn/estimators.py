@@ -128,7 +128,7 @@ class BayesianRegressor(RegressorMixin, BaseEstimator):
         table, target = training(self, X, y, sample_weight)
         weights = row_weights(sample_weight, table)
         rows = ordered_rows(table, np.asarray(target, dtype=float), weights)
-        scale = deviation(rows.y, rows.weights)
+        scale = float(deviation(rows.y, rows.weights))
         if scale == 0.0:
             raise InputError("y is constant: there is nothing to explain")
         model = regression(self, rows, "gaussian", scale, noise_scale=self.noise_scale)

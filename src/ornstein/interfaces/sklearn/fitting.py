@@ -135,8 +135,10 @@ def regression(
     if estimator.prior_precision is not None:
         precision = np.asarray(estimator.prior_precision, dtype=float)
         # a noise scale without a prior has no posterior where there are as many columns as rows
-        if options.get("noise_scale", "infer") == "infer":
-            options["priors"] = family_of(family).default_priors(target_scale)
+        if family == "gaussian" and options.get("noise_scale") == "infer":
+            law = family_of(family)
+            middle = law.middle(rows.y, rows.weights)
+            options["priors"] = law.default_priors(target_scale, middle)
         if estimator.scale_prior:
             spread = deviation(rows.X, rows.weights)
             precision = precision * np.where(spread > 0, spread, 1.0) ** 2 / target_scale**2
