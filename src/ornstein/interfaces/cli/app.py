@@ -37,6 +37,7 @@ from ornstein.interfaces.cli.arguments import (
     Precision,
     Priors,
     Resume,
+    Robust,
     Scheduler,
     Seed,
     Target,
@@ -45,6 +46,7 @@ from ornstein.interfaces.cli.arguments import (
     client_of,
     model_of,
     request_of,
+    robust_sampler,
 )
 from ornstein.interfaces.cli.interrupts import Commands
 from ornstein.interfaces.cli.reproducing import reproduce
@@ -111,6 +113,7 @@ def fit(
     prior: Priors = None,
     prior_precision: Precision = None,
     sampler: Annotated[str, typer.Option(help=SAMPLER_HELP)] = "constant-sgd-full",
+    robust: Robust = False,
     batch_size: Batch = None,
     draws: Draws = 1000,
     chains: Chains = 4,
@@ -145,7 +148,7 @@ def fit(
         from ornstein.samplers import sampler_by_name
 
     started = time.perf_counter()
-    chosen = sampler_by_name(sampler)
+    chosen = robust_sampler(sampler) if robust else sampler_by_name(sampler)
     if resume and checkpoint is None:
         raise InputError("--resume needs --checkpoint, the folder of the run to go on with")
     if checkpoint is not None and not resume and any(checkpoint.glob("checkpoint-*.npz")):
