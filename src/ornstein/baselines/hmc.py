@@ -6,11 +6,15 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from ornstein.baselines.common import checked_numbers, delivered
 from ornstein.baselines.gaussian_vi import gaussian_vi
+from ornstein.baselines.wide import HeadCoordinates, WideGaussian, around, from_rows
 from ornstein.checks import is_number, require_memory
 from ornstein.compute.one_thread import one_thread
 from ornstein.curvature.curvature import Curvature
@@ -24,7 +28,7 @@ from ornstein.types import Array
 from ornstein.verdict.coordinates import Coordinates
 from ornstein.verdict.density import Density
 
-MOST_KICKS, PILOT = 64, 6  # per trajectory, and trajectories with each number of kicks tried
+MOST_KICKS, PILOT = 256, 6  # per trajectory, and trajectories with each number of kicks tried
 # During warm-up one trajectory in so many takes so many times smaller steps: it frees chains whose
 # start was in a tail, where the density falls faster than the Gaussian's.
 EVERY, SMALLER_STEPS = 4, 4
@@ -51,6 +55,10 @@ def hmc(
     is the end of one trajectory of about a quarter period, Metropolis-corrected on all rows.
     Its number of gradients is the least that `target_accept` allows, found in a pilot and then
     fixed.
+
+    Sparse regressions with more than 2000 parameters take the precision of Gaussian VI from the
+    rows: whole for the 2000 heaviest parameters, its diagonal for the others. Trajectories are then
+    longer, as the slowest direction needs (`settings["quarters"]` quarter periods).
 
     `settings` holds `kicks` (gradients per draw), `accepted` (mean chance of acceptance),
     `least_accepted` (that of the worst chain) and `passes`, where a gradient of one chain is one
@@ -80,24 +88,25 @@ def hmc(
     if not is_number(target_accept) or not 0.0 < target_accept < 1.0:
         raise InputError(f"target_accept must lie between 0 and 1; got {target_accept!r}")
     require_memory("an array of draws", chains, draws, model.dim)
-    near, spent, curvature = _near(model, gaussian)
-    density, generator = Density(model), stream(seed, Purpose.HMC)
-    coordinates = Coordinates.of(near.mean, near.covariance)
-    target = _target(density, coordinates)
-    states = States.at(target, generator.standard_normal((chains, model.dim)))
+    guide, generator = _guide(model, gaussian, chains), stream(seed, Purpose.HMC)
+    density = Density(model)
+    target = _target(density, guide.coordinates)
+    states = States.at(target, guide.starts(generator))
     if not np.any(np.isfinite(states.energy)):
         raise CurvatureError(
             "the density is zero or not finite at every draw of the Gaussian: give another one"
         )
+    step = partial(move, target, generator=generator, quarters=guide.quarters)
     if kicks is None:
-        states, kicks, _ = tuned(target, states, target_accept, MOST_KICKS, PILOT, generator)
+        states, kicks, _ = tuned(
+            target, states, target_accept, MOST_KICKS, PILOT, generator, guide.quarters
+        )
     for number in range(warmup):
-        longer = SMALLER_STEPS if number % EVERY == 0 else 1
-        states, _ = move(target, states, longer * kicks, generator)
+        states, _ = step(states, (SMALLER_STEPS if number % EVERY == 0 else 1) * kicks)
     values, chances = np.empty((chains, draws, model.dim)), np.zeros(chains)
     for number in range(draws):
-        states, chance = move(target, states, kicks, generator)
-        values[:, number] = coordinates.theta(states.z)
+        states, chance = step(states, kicks)
+        values[:, number] = guide.coordinates.theta(states.z)
         chances += chance / draws
     _warn(chances)
     return delivered(
@@ -105,37 +114,69 @@ def hmc(
         "hmc",
         values,
         started,
-        spent + density.passes,
-        curvature=curvature,
+        guide.passes + density.passes,
+        curvature=guide.curvature,
         seed=int(seed),
         warmup=int(warmup),
         kicks=int(kicks),
+        quarters=guide.quarters,
         accepted=float(chances.mean()),
         least_accepted=float(chances.min()),
     )
 
 
-def _near(
-    model: Model, gaussian: Gaussian | Posterior | None
-) -> tuple[Gaussian, float, Curvature | None]:
-    """The Gaussian, the passes over the data that finding it took and the curvature it came
-    with.
+@dataclass(frozen=True, eq=False)
+class Guide:
+    """Coordinates in which the posterior is about a standard normal, draws of it in them, and the
+    quarter turns that its slowest direction takes.
     """
+
+    coordinates: Coordinates | HeadCoordinates
+    starts: Callable[[np.random.Generator], Array]
+    passes: float = 0.0
+    quarters: float = 1.0
+    curvature: Curvature | None = None
+
+
+def _guide(model: Model, gaussian: Gaussian | Posterior | None, chains: int) -> Guide:
+    if gaussian is not None and not isinstance(gaussian, Gaussian | Posterior):
+        raise InputError(
+            f"gaussian must be a Gaussian, a Posterior or None; got a {type(gaussian).__name__}"
+        )
+    if gaussian is not None and np.size(gaussian.mean) != model.dim:
+        raise InputError(
+            f"the Gaussian has {np.size(gaussian.mean)} parameters, the model {model.dim}"
+        )
+    if from_rows(model) and not isinstance(gaussian, Gaussian):
+        return _wide_guide(around(model, gaussian), chains)
     spent = 0.0
     if gaussian is None:
         gaussian = gaussian_vi(model, draws=1, chains=1)
         spent = gaussian.settings["passes"]
-    if not isinstance(gaussian, Gaussian | Posterior):
-        raise InputError(
-            f"gaussian must be a Gaussian, a Posterior or None; got a {type(gaussian).__name__}"
-        )
-    near = Gaussian(gaussian.mean, gaussian.covariance)
-    if near.mean.size != model.dim:
-        raise InputError(f"the Gaussian has {near.mean.size} parameters, the model {model.dim}")
-    return near, spent, gaussian.curvature if isinstance(gaussian, Posterior) else None
+    curvature = gaussian.curvature if isinstance(gaussian, Posterior) else None
+    return Guide(
+        Coordinates.of(gaussian.mean, gaussian.covariance),
+        lambda generator: generator.standard_normal((chains, model.dim)),
+        spent,
+        curvature=curvature,
+    )
 
 
-def _target(density: Density, coordinates: Coordinates) -> Target:
+def _wide_guide(found: WideGaussian, chains: int) -> Guide:
+    """The metric of the heaviest parameters, diagonal for the others: its factor is exact, so that
+    momenta are what they should be.
+    """
+    coordinates = HeadCoordinates(found.mean, found.head)
+    slowest = min(1.0, coordinates.slowest(found.precision))
+
+    def starts(generator: np.random.Generator) -> Array:
+        deviations, _ = found.deviations(chains, generator)
+        return found.head.inverse_root(deviations.T)
+
+    return Guide(coordinates, starts, found.passes, float(1.0 / np.sqrt(slowest)))
+
+
+def _target(density: Density, coordinates: Coordinates | HeadCoordinates) -> Target:
     """U and its gradient in the coordinates in which the Gaussian is a standard normal."""
 
     def energy_and_slope(z: Array) -> tuple[Array, Array]:
