@@ -112,6 +112,10 @@ class WideGaussian:
             squares += np.sum((found[:, part] - self.head.solve(right)) ** 2, axis=1)
         return found, _diagonal_of_inverse(self.head) + squares / count
 
+    def variances(self) -> Array:
+        """Those of the parameters, from a fixed set of draws."""
+        return self.deviations(DRAWS_OF_A_ROUND, np.random.default_rng(0))[1]
+
     def _averaged(self, mean: Array, spread: Spread) -> tuple[float, Array, Precision]:
         columns = 1 if spread.deviations is None else spread.deviations.shape[1]
         self.passes += columns
@@ -169,7 +173,9 @@ def spread_out(found: WideGaussian, tolerance: float, rounds: int) -> tuple[int,
     and sds change by at most `tolerance` sds; how many there were, the last change and the
     variances of the parameters.
     """
-    deviations, sd, number, change = None, None, 0, np.inf
+    deviations: Array | None = None
+    sd: Array | None = None
+    number, change = 0, np.inf
     while number < rounds and change > tolerance:
         number += 1
         generator = np.random.default_rng(0)  # the same in every round, so that changes are real

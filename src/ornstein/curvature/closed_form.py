@@ -318,8 +318,8 @@ def over_points(
     places: Traced,
     chances: Traced,
 ) -> tuple[Traced, Traced, Traced]:
-    """Weighted averages of loss, slope and curvature in the predictors over the points `predictors +
-    roots·place`, one point of all rows after the other.
+    """Weighted averages of the loss, its slope and its curvature in the predictors, over the points
+    `predictors + roots·place`; one point of all rows after the other.
     """
 
     def at(predictors: Traced, *rest: Traced) -> tuple[Traced, Traced, Traced]:

@@ -121,17 +121,14 @@ class Precision:
 
     @cached_property
     def _root(self) -> Array:
-        """V_n with V_nV_nᵀ = W_n."""
-        if self.weights.shape[1] == 1:
-            values, vectors = self.weights[:, 0], np.ones_like(self.weights)
-        else:
-            values, vectors = np.linalg.eigh(self.weights)
+        """V_n with V_nV_nᵀ = W_n, the symmetric one: it changes little where W_n does."""
+        values, vectors = np.linalg.eigh(self.weights)
         if np.any(values.min(axis=1) < -ROUNDING * np.abs(values).max()):
             raise CurvatureError(
                 "the second derivative of some row's loss is negative, so that draws cannot be"
                 " made from the rows: use fewer columns, up to 2000 parameters, or orn.bbvi(model)"
             )
-        return vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+        return (vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]) @ vectors.swapaxes(1, 2)
 
     def noise(self, generator: np.random.Generator, count: int) -> Array:
         """Draws from N(0, P), (D, count); P⁻¹ of them are draws from N(0, P⁻¹)."""
