@@ -57,13 +57,28 @@ def test_tight_solves_give_laplace_and_its_covariance_exactly(small):
     """At 1e-9 the operator is the matrix: mode and every column of the inverse to 1e-6."""
     found, laplace = wide.at_the_mode(small, 40, 1e-9), orn.laplace(small)
     sd = laplace.sd
-    assert np.max(np.abs(found.mean - laplace.mean) / sd) < 1e-2
+    assert np.max(np.abs(found.mean - laplace.mean) / sd) < 1e-6
     unit = np.eye(small.dim)
     whole = found.precision.product(unit)
     inverse, _ = wide.solved(found.precision.product, found.head, unit, 1e-9)
     scale = np.multiply.outer(sd, sd)
     assert np.max(np.abs(inverse - np.linalg.inv(whole)) / scale) < 1e-6
-    assert relative(np.linalg.inv(whole), laplace.covariance) < 1e-3
+    assert np.max(np.abs(inverse - laplace.covariance) / scale) < 1e-6
+
+
+@pytest.mark.slow
+def test_1500_parameters_by_matrices_and_by_rows():
+    model = zipf(3000, 1500, 20)
+    laplace, some = orn.laplace(model, draws=1), np.random.default_rng(0).permutation(1500)[:100]
+    unit, exact = np.eye(1500)[:, some], laplace.covariance[:, some]
+    scale = np.multiply.outer(laplace.sd, laplace.sd[some])
+    for head in (0, 300):
+        tight, usual = wide.at_the_mode(model, head, 1e-9), wide.at_the_mode(model, head)
+        assert np.max(np.abs(tight.mean - laplace.mean) / laplace.sd) < 1e-6
+        inverse, _ = wide.solved(tight.precision.product, tight.head, unit, 1e-9)
+        assert np.max(np.abs(inverse - exact) / scale) < 1e-6
+        inverse, _ = wide.solved(usual.precision.product, usual.head, unit, usual.accuracy)
+        assert np.max(np.abs(np.sum(unit * inverse, axis=0) / laplace.sd[some] ** 2 - 1.0)) < 0.01
 
 
 def test_draws_have_the_whole_covariance_at_the_default_tolerance(small):
@@ -97,7 +112,8 @@ def test_a_conjugate_regression_is_exact(way):
     mean, sd = inverse @ (features.T @ model.response), np.sqrt(np.diagonal(inverse))
     post = way(model, draws=20, **({"head": 200} if way is orn.gaussian_vi else {}))
     assert np.max(np.abs(post.mean - mean) / sd) < 1e-3
-    assert np.max(np.abs(post.sd / sd - 1.0)) < 0.06 and not post.settings["exact_moments"]
+    assert np.max(np.abs(post.sd / sd - 1.0)) < 0.15 and not post.settings["exact_moments"]
+    assert np.mean(post.sd / sd) == pytest.approx(1.0, abs=0.002)
     z = (post.draws.reshape(-1, model.dim) - mean) / sd
     assert np.mean(z**2) == pytest.approx(1.0, abs=0.02)
     assert post.draws.shape == (4, 20, 2100) and post.covariance.ndim == 1

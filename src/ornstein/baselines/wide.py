@@ -30,7 +30,7 @@ HEAD = 2000  # heaviest parameters whose block of the precision is held as a mat
 DRAWS_OF_A_ROUND = 128
 AT_A_TIME = 64  # right-hand sides
 # Squared distance from where the average gradient vanishes, in sds and summed over parameters
-SETTLED, NEWTON_STEPS, HALVINGS = 1e-4, 50, 30
+SETTLED, SETTLED_PER_ACCURACY, NEWTON_STEPS, HALVINGS = 1e-4, 1e3, 50, 30
 GUIDE_TOLERANCE, GUIDE_ROUNDS = 0.05, 6  # of a Gaussian that only guides
 
 
@@ -66,7 +66,7 @@ class WideGaussian:
             )
             self.passes += spent
             decrease = float(slope @ step[:, 0])
-            if decrease <= SETTLED:
+            if decrease <= min(SETTLED, (SETTLED_PER_ACCURACY * self.accuracy) ** 2):
                 return
             value, slope = self._searched(spread, value, decrease, step[:, 0])
             if decrease > len(slope) * 1e-2 or number % 4 == 3:
