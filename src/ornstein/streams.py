@@ -22,6 +22,8 @@ class Purpose(IntEnum):
     VERDICT = 13
     EXTRAPOLATION = 17
     CLIMB = 18
+    MODE = 29
+    LEVERAGE = 30
     HMC = 31
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse
-from helpers import relative
 
 import ornstein as orn
 from ornstein.baselines import wide

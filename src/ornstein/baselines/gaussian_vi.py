@@ -28,6 +28,7 @@ from ornstein.curvature.measure import measure
 from ornstein.errors import ConvergenceWarning, CurvatureError, InputError
 from ornstein.model.model import Model
 from ornstein.posterior.posterior import Posterior
+from ornstein.posterior.working import in_working_coordinates
 from ornstein.theory import Gaussian
 from ornstein.types import Array
 
@@ -90,7 +91,6 @@ def gaussian_vi(
     >>> post.mean.round(1)
     array([ 2.6, -0.1])
     """
-    started = time.perf_counter()
     wide = model.dim > dense_limit
     draws = (50 if wide else 1000) if draws is None else draws
     checked_numbers(draws=draws, chains=chains, rounds=rounds)
@@ -101,9 +101,26 @@ def gaussian_vi(
     if dense_limit > FULL_LIMIT:
         raise InputError(f"dense_limit must be at most {FULL_LIMIT}; got {dense_limit}")
     if wide:
-        return _by_rows(model, draws, chains, seed, tolerance, rounds, head, solves, started)
+        return _by_rows(model, draws, chains, seed, tolerance, rounds, head, solves)
+
+    def run(worked: Model, known: Curvature | None, _: Array | None) -> Posterior:
+        return _by_matrices(worked, draws, chains, seed, known, tolerance, rounds)
+
+    return in_working_coordinates(model, curvature, None, run)
+
+
+def _by_matrices(
+    model: Model,
+    draws: int,
+    chains: int,
+    seed: int,
+    curvature: Curvature | None,
+    tolerance: float,
+    rounds: int,
+) -> Posterior:
+    started = time.perf_counter()
     passes = CountedPasses(derivatives_of(model))
-    curvature = measure(model, derivatives=passes) if curvature is None else curvature
+    curvature = measure(model, derivatives=passes, seed=seed) if curvature is None else curvature
     if curvature.dim != model.dim:
         raise InputError(f"the curvature has {curvature.dim} parameters, the model {model.dim}")
     if curvature.diagonal:
@@ -111,7 +128,7 @@ def gaussian_vi(
     expectation = Expectation(model)
     found = _fitted(expectation, curvature.laplace, tolerance, rounds)
     if not found.converged:
-        warnings.warn(found.statement, ConvergenceWarning, stacklevel=3)
+        warnings.warn(found.statement, ConvergenceWarning, stacklevel=6)
     law = found.law
     ratio = law.standard_deviation / curvature.laplace.standard_deviation
     shift = np.abs(law.mean - curvature.mode) / law.standard_deviation
@@ -143,9 +160,9 @@ def _by_rows(
     rounds: int,
     head: int,
     solves: float | None,
-    started: float,
 ) -> Posterior:
     """The same without a matrix of all parameters."""
+    started = time.perf_counter()
     found = at_the_mode(model, head, solves)
     mode = found.mean
     number, change, variances = spread_out(found, tolerance, rounds)

@@ -22,6 +22,7 @@ from ornstein.engine.lockstep import States, Target, move, tuned
 from ornstein.errors import ConvergenceWarning, CurvatureError, InputError
 from ornstein.model.model import Model
 from ornstein.posterior.posterior import Posterior
+from ornstein.posterior.working import in_working_coordinates
 from ornstein.streams import Purpose, stream
 from ornstein.theory import Gaussian
 from ornstein.types import Array
@@ -80,7 +81,6 @@ def hmc(
     >>> post.settings["kicks"], bool(post.settings["accepted"] > 0.7)
     (1, True)
     """
-    started = time.perf_counter()
     checked_numbers(draws=draws, chains=chains)
     checked_numbers(0, warmup=warmup, seed=seed)
     if kicks is not None:
@@ -88,7 +88,30 @@ def hmc(
     if not is_number(target_accept) or not 0.0 < target_accept < 1.0:
         raise InputError(f"target_accept must lie between 0 and 1; got {target_accept!r}")
     require_memory("an array of draws", chains, draws, model.dim)
-    guide, generator = _guide(model, gaussian, chains), stream(seed, Purpose.HMC)
+    _require_fitting(model, gaussian)
+    given = Settings(draws, chains, warmup, kicks, target_accept, seed)
+
+    def run(worked: Model, _: Curvature | None, start: Array | None) -> Posterior:
+        return _hmc(worked, _in_working(model, gaussian), given)
+
+    return in_working_coordinates(model, None, None, run)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What was asked for."""
+
+    draws: int
+    chains: int
+    warmup: int
+    kicks: int | None
+    target_accept: float
+    seed: int
+
+
+def _hmc(model: Model, gaussian: Gaussian | Posterior | None, given: Settings) -> Posterior:
+    started, kicks = time.perf_counter(), given.kicks
+    guide, generator = _guide(model, gaussian, given.chains), stream(given.seed, Purpose.HMC)
     density = Density(model)
     target = _target(density, guide.coordinates)
     states = States.at(target, guide.starts(generator))
@@ -99,15 +122,16 @@ def hmc(
     step = partial(move, target, generator=generator, quarters=guide.quarters)
     if kicks is None:
         states, kicks, _ = tuned(
-            target, states, target_accept, MOST_KICKS, PILOT, generator, guide.quarters
+            target, states, given.target_accept, MOST_KICKS, PILOT, generator, guide.quarters
         )
-    for number in range(warmup):
+    for number in range(given.warmup):
         states, _ = step(states, (SMALLER_STEPS if number % EVERY == 0 else 1) * kicks)
-    values, chances = np.empty((chains, draws, model.dim)), np.zeros(chains)
-    for number in range(draws):
+    values = np.empty((given.chains, given.draws, model.dim))
+    chances = np.zeros(given.chains)
+    for number in range(given.draws):
         states, chance = step(states, kicks)
         values[:, number] = guide.coordinates.theta(states.z)
-        chances += chance / draws
+        chances += chance / given.draws
     _warn(chances)
     return delivered(
         model,
@@ -116,13 +140,35 @@ def hmc(
         started,
         guide.passes + density.passes,
         curvature=guide.curvature,
-        seed=int(seed),
-        warmup=int(warmup),
+        seed=int(given.seed),
+        warmup=int(given.warmup),
         kicks=int(kicks),
         quarters=guide.quarters,
         accepted=float(chances.mean()),
         least_accepted=float(chances.min()),
     )
+
+
+def _require_fitting(model: Model, gaussian: object) -> None:
+    if gaussian is not None and not isinstance(gaussian, Gaussian | Posterior):
+        raise InputError(
+            f"gaussian must be a Gaussian, a Posterior or None; got a {type(gaussian).__name__}"
+        )
+    if gaussian is not None and np.size(gaussian.mean) != model.dim:
+        raise InputError(
+            f"the Gaussian has {np.size(gaussian.mean)} parameters, the model {model.dim}"
+        )
+
+
+def _in_working(model: Model, gaussian: Gaussian | Posterior | None) -> Gaussian | Posterior | None:
+    """What was given, in the coordinates of the run."""
+    if gaussian is None or model.worked is None:
+        return gaussian
+    if isinstance(gaussian, Posterior) and gaussian.ran is not None:
+        return gaussian.ran
+    coordinates = model.worked.coordinates
+    covariance = coordinates.working_covariance(gaussian.covariance)
+    return Gaussian(coordinates.working(gaussian.mean), covariance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,14 +185,6 @@ class Guide:
 
 
 def _guide(model: Model, gaussian: Gaussian | Posterior | None, chains: int) -> Guide:
-    if gaussian is not None and not isinstance(gaussian, Gaussian | Posterior):
-        raise InputError(
-            f"gaussian must be a Gaussian, a Posterior or None; got a {type(gaussian).__name__}"
-        )
-    if gaussian is not None and np.size(gaussian.mean) != model.dim:
-        raise InputError(
-            f"the Gaussian has {np.size(gaussian.mean)} parameters, the model {model.dim}"
-        )
     if from_rows(model) and not isinstance(gaussian, Gaussian):
         return _wide_guide(around(model, gaussian), chains)
     spent = 0.0
@@ -194,5 +232,5 @@ def _warn(chances: Array) -> None:
             f" {LEAST_ACCEPTED:.0%}): the Gaussian is far from the posterior. Give more kicks, or"
             " use orn.nuts(model)",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=6,
         )

@@ -15,6 +15,7 @@ from ornstein.curvature.measure import measure
 from ornstein.errors import InputError
 from ornstein.model.model import Model
 from ornstein.posterior.posterior import Posterior
+from ornstein.posterior.working import in_working_coordinates
 from ornstein.theory import Gaussian
 from ornstein.types import Array
 
@@ -44,15 +45,25 @@ def laplace(
     >>> laplace(glm(X, X @ [1.0, -1.0], noise_scale=1.0, intercept=False)).mean.round(2)
     array([ 0.99, -0.99])
     """
-    started = time.perf_counter()
     wide = curvature is None and from_rows(model)
-    draws = (50 if wide else 1000) if draws is None else draws
-    checked_numbers(draws=draws, chains=chains)
+    count = (50 if wide else 1000) if draws is None else draws
+    checked_numbers(draws=count, chains=chains)
     checked_numbers(0, seed=seed)
     if wide:
-        return _by_rows(model, draws, chains, seed, started)
+        return _by_rows(model, count, chains, seed)
+
+    def run(worked: Model, known: Curvature | None, init: Array | None) -> Posterior:
+        return _laplace(worked, count, chains, seed, known)
+
+    return in_working_coordinates(model, curvature, None, run)
+
+
+def _laplace(
+    model: Model, draws: int, chains: int, seed: int, curvature: Curvature | None
+) -> Posterior:
+    started = time.perf_counter()
     passes = CountedPasses(derivatives_of(model))
-    curvature = measure(model, derivatives=passes) if curvature is None else curvature
+    curvature = measure(model, derivatives=passes, seed=seed) if curvature is None else curvature
     if curvature.dim != model.dim:
         raise InputError(f"the curvature has {curvature.dim} parameters, the model {model.dim}")
     return delivered(
@@ -68,7 +79,8 @@ def laplace(
     )
 
 
-def _by_rows(model: Model, draws: int, chains: int, seed: int, started: float) -> Posterior:
+def _by_rows(model: Model, draws: int, chains: int, seed: int) -> Posterior:
+    started = time.perf_counter()
     found = at_the_mode(model)
     law = Gaussian(found.mean, found.variances())
     values = draws_of(found, chains, draws, seed)
