@@ -13,6 +13,8 @@ from ornstein._version import __version__ as __version__
 _WHERE = {
     # Models
     "glm": "entrances",
+    "glmm": "entrances",
+    "MixedPriors": "model.mixed.priors",
     "GLM": "model.regression",
     "Model": "model.model",
     "from_numpyro": "interfaces.numpyro.model",

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import gammaln
 
-from ornstein.model.families.likelihood import Likelihood
 from ornstein.types import PyTree, Traced
 
 # What a family has besides the linear predictor, as a parameter on the whole real line.
@@ -64,9 +63,13 @@ def cut_points(parameters: Traced) -> Traced:
     )
 
 
-def _poisson_or_bernoulli(family: str) -> Callable[[Traced, Traced, PyTree], Traced]:
-    likelihood = Likelihood(family, 1)
-    return lambda u, y, params: likelihood.of_predictor(u, y, {})
+def _bernoulli(u: Traced, y: Traced, params: PyTree) -> Traced:
+    # not yu − softplus(u), whose slope is lost to rounding at large u
+    return -jax.nn.softplus((1.0 - 2.0 * y) * u)
+
+
+def _poisson(u: Traced, y: Traced, params: PyTree) -> Traced:
+    return y * u - jnp.exp(u) - gammaln(y + 1.0)
 
 
 def _binomial(u: Traced, y: Traced, params: PyTree) -> Traced:
@@ -102,8 +105,8 @@ def _ordinal(u: Traced, y: Traced, params: PyTree) -> Traced:
 
 
 _DENSITIES: dict[str, Callable[[Traced, Traced, PyTree], Traced]] = {
-    "bernoulli": _poisson_or_bernoulli("bernoulli"),
-    "poisson": _poisson_or_bernoulli("poisson"),
+    "bernoulli": _bernoulli,
+    "poisson": _poisson,
     "binomial": _binomial,
     "negative-binomial": _negative_binomial,
     "gamma": _gamma,
