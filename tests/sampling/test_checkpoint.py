@@ -46,7 +46,7 @@ def short_blocks(monkeypatch):
 @pytest.fixture(scope="module")
 def model():
     X, y = regression_data(300, 2, seed=3)
-    return orn.glm(X, y, noise_scale=1.0)
+    return orn.glm(X, y, noise_scale=1.0, prior_precision=1.0)
 
 
 @contextmanager
@@ -207,11 +207,16 @@ def test_another_model_is_refused_and_the_checkpoint_stays(model, tmp_path):
     changed[17, 1] += 1e-9
     others = {
         "the data are not those": [
-            orn.glm(changed, y, noise_scale=1.0),
-            orn.glm(X[:-1], y[:-1], noise_scale=1.0),
+            orn.glm(changed, y, noise_scale=1.0, prior_precision=1.0),
+            orn.glm(X[:-1], y[:-1], noise_scale=1.0, prior_precision=1.0),
         ],
-        "its model has 3 parameters": [orn.glm(X, y), orn.glm(X[:, :1], y, noise_scale=1.0)],
-        "hyperparameter noise_scale was 1.0 and is 1.1": [orn.glm(X, y, noise_scale=1.1)],
+        "its model has 3 parameters": [
+            orn.glm(X, y, prior_precision=1.0),
+            orn.glm(X[:, :1], y, noise_scale=1.0, prior_precision=1.0),
+        ],
+        "hyperparameter noise_scale was 1.0 and is 1.1": [
+            orn.glm(X, y, noise_scale=1.1, prior_precision=1.0)
+        ],
         "hyperparameter prior_precision was 1.0 and is 2.0": [
             orn.glm(X, y, noise_scale=1.0, prior_precision=2.0)
         ],

@@ -23,11 +23,13 @@ from ornstein.baselines.laplace import CountedPasses
 from ornstein.checks import require_memory
 from ornstein.compute.compiled import compiled
 from ornstein.compute.precision import width
+from ornstein.curvature.curvature import Curvature
 from ornstein.curvature.derivatives import derivatives_of
 from ornstein.errors import ConvergenceWarning, InputError
 from ornstein.model.loss import Loss, Problem
 from ornstein.model.model import Model
 from ornstein.posterior.posterior import Posterior
+from ornstein.posterior.working import in_working_coordinates
 from ornstein.streams import Purpose, stream
 from ornstein.types import Array, PyTree, Traced
 
@@ -75,16 +77,26 @@ def nuts(
         seed: same seed, same draws.
         dtype: "float64" (default) or "float32".
     """
-    started = time.perf_counter()
     checked_numbers(draws=draws, chains=chains, warmup=warmup, max_tree_depth=max_tree_depth)
     checked_numbers(0, seed=seed)
     if not 0.0 < target_accept < 1.0:
         raise InputError(f"target_accept must lie between 0 and 1; got {target_accept}")
-    dtype = checked_dtype(dtype)
+    precision = checked_dtype(dtype)
+    require_memory("an array of draws", chains, draws + warmup, model.dim)
+
+    def run(worked: Model, _: Curvature | None, start: Array | None) -> Posterior:
+        program = _Program(worked.loss, warmup, draws, dense_mass, target_accept, max_tree_depth)
+        return _nuts(worked, program, chains, start, seed, precision)
+
+    return in_working_coordinates(model, None, init, run)
+
+
+def _nuts(
+    model: Model, program: _Program, chains: int, init: PyTree, seed: int, dtype: str
+) -> Posterior:
     import numpyro
 
-    require_memory("an array of draws", chains, draws + warmup, model.dim)
-    program = _Program(model.loss, warmup, draws, dense_mass, target_accept, max_tree_depth)
+    started, warmup = time.perf_counter(), program.warmup
     centre = start_of(model, init)
     starts, passes = _starts(model, centre, chains, seed)
     with width(dtype):
@@ -100,10 +112,11 @@ def nuts(
     divergences = int(diverged[:, warmup:].sum())
     if divergences:
         warnings.warn(
-            f"{divergences} of {draws * chains} NUTS transitions diverged: the draws may miss a"
-            " part of the posterior. Raise target_accept towards 1, or reparameterise the model",
+            f"{divergences} of {program.draws * chains} NUTS transitions diverged: the draws may"
+            " miss a part of the posterior. Raise target_accept towards 1, or reparameterise the"
+            " model",
             ConvergenceWarning,
-            stacklevel=2,
+            stacklevel=5,
         )
     return delivered(
         model,
@@ -114,7 +127,7 @@ def nuts(
         seed=int(seed),
         dtype=dtype,
         warmup=warmup,
-        dense_mass=dense_mass,
+        dense_mass=program.dense_mass,
         divergences=divergences,
         longest_trajectory=int(lengths[:, warmup:].max()),
         numpyro=numpyro.__version__,

@@ -90,7 +90,8 @@ class GroupDerivatives(Autodiff):
         """Mean value, slope, outer product of slopes and Hessian, and the Hessians of all groups
         where they can be held. Remembered for one place.
         """
-        if self._found is not None and np.array_equal(theta, self._place):
+        known = self._place is not None and np.array_equal(theta, self._place)
+        if known and self._found is not None:
             return self._found
         size, n_data = self.model.dim, self.model.n_data
         value, slope = 0.0, np.zeros(size)

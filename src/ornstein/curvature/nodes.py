@@ -122,9 +122,7 @@ def group_modes(model: MixedModel, theta: Array) -> tuple[Array, Array]:
 
 
 @compiled
-def _effects(
-    marginal: QuadratureMarginal, params: PyTree, groups: PyTree
-) -> tuple[Traced, Traced]:
+def _effects(marginal: QuadratureMarginal, params: PyTree, groups: PyTree) -> tuple[Traced, Traced]:
     return jax.vmap(lambda group: marginal.effects(params, group))(groups)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self, TypeAlias
 
@@ -25,8 +26,10 @@ from ornstein.errors import InputError
 from ornstein.model import tables
 from ornstein.model.closed_over import where_constant
 from ornstein.model.contract import checked_hyperparameters, checked_rows, require_scalar, taking
+from ornstein.model.coordinates import Worked
 from ornstein.model.linear import LinearPredictor
 from ornstein.model.loss import (
+    NO_TRAITS,
     Loss,
     Problem,
     prior_diagonal,
@@ -38,7 +41,6 @@ from ornstein.model.on_device import on_device, working_dtype
 from ornstein.model.parameters import Layout
 from ornstein.rows.feed import Feed
 from ornstein.types import Array, PyTree, Traced
-
 
 CHUNK_NUMBERS = 2**24  # of the data, in float64: 128 MB
 
@@ -60,6 +62,16 @@ def spans_of(first: int, stop: int, most: int, block: int) -> Iterator[Span]:
 def flat_prior(params: PyTree, hyperparameters: PyTree) -> Traced:
     """The improper uniform prior."""
     return jnp.zeros(())
+
+
+@dataclass(frozen=True)
+class Reweighted:
+    """A log likelihood whose examples are {"row": an example, "factor": how much it counts}."""
+
+    log_likelihood: Callable[..., Traced]
+
+    def __call__(self, params: PyTree, example: PyTree, hyperparameters: PyTree) -> Traced:
+        return example["factor"] * self.log_likelihood(params, example["row"], hyperparameters)
 
 
 class Model:
@@ -245,6 +257,14 @@ class Model:
         vars(other).update(vars(self), **changes)
         return other
 
+    def reweighted(self, factors: np.ndarray) -> Model:
+        """The same rows, the log likelihood of each multiplied by its factor."""
+        likelihood = Reweighted(self.loss.log_likelihood)
+        return self.replace(
+            data={"row": self.data, "factor": np.asarray(factors, dtype=float)},
+            loss=replace(self.loss, log_likelihood=likelihood, traits=NO_TRAITS),
+        )
+
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Model does not change: use model.replace({name}=…)")
 
@@ -278,6 +298,11 @@ class Model:
     @property
     def linear(self) -> LinearPredictor | None:
         """How the parameters enter the likelihood, where that is through linear predictors."""
+        return None
+
+    @property
+    def worked(self) -> Worked | None:
+        """The same model in coordinates that are safe to compute in; None where its own are."""
         return None
 
     def require_mode(self, theta: np.ndarray) -> None:

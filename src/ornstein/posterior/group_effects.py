@@ -114,9 +114,7 @@ def group_effects(
     return GroupEffects(drawn, model.levels[places], model.covariance.effects, deviations)
 
 
-def predicted(
-    posterior: Posterior, inputs: Any, thetas: Array, groups: str, seed: int
-) -> Array:
+def predicted(posterior: Posterior, inputs: Any, thetas: Array, groups: str, seed: int) -> Array:
     """E[y | x, b, θ] at the draws `thetas` (M, D) for new rows, (M, rows, …)."""
     function = posterior.predict_function
     if not isinstance(function, MixedPredict):
@@ -143,10 +141,15 @@ def predicted(
         factors = function.covariance.matrix(params["factor"])
         effects = np.einsum("mij,mgj->mgi", factors, normals)[:, codes]
     with double():
-        fixed = np.stack([np.asarray(function.fixed_part(_one(params, m), x)) for m in range(len(thetas))])
+        fixed = np.stack(
+            [np.asarray(function.fixed_part(_one(params, m), x)) for m in range(len(thetas))]
+        )
         predictor = fixed + np.einsum("mrq,rq->mr", effects, z)
         return np.stack(
-            [np.asarray(function.mean(jnp.asarray(u), _one(params, m))) for m, u in enumerate(predictor)]
+            [
+                np.asarray(function.mean(jnp.asarray(u), _one(params, m)))
+                for m, u in enumerate(predictor)
+            ]
         )
 
 
@@ -208,9 +211,7 @@ def _drawn(
     return jax.lax.map(of_draw, (params, normals))
 
 
-def _gaussian(
-    marginal: GaussianMarginal, params: PyTree, group: PyTree, normals: Traced
-) -> Traced:
+def _gaussian(marginal: GaussianMarginal, params: PyTree, group: PyTree, normals: Traced) -> Traced:
     """L(ẑ + C⁻ᵀε)."""
     counts, scale = rows_that_count(group), jnp.exp(params["log_scale"])
     residual = jnp.where(counts, (group["y"] - fixed_part(params, group)) / scale, 0.0)
@@ -249,9 +250,7 @@ def _in_units(
 ) -> Traced:
     """b = Lz."""
     factor = marginal.covariance.factor(params["factor"])
-    rows = [
-        sum((row[j] * z[j] for j in range(1, len(row))), row[0] * z[0]) for row in factor
-    ]
+    rows = [sum((row[j] * z[j] for j in range(1, len(row))), row[0] * z[0]) for row in factor]
     return jnp.stack(rows)
 
 

@@ -99,9 +99,7 @@ def _ordinal(u: Traced, y: Traced, params: PyTree) -> Traced:
     upper = jnp.sum(jnp.where(level == y, cuts, 0.0)) - u
     lower = jnp.sum(jnp.where(level == y - 1, cuts, 0.0)) - u
     upper, lower = jnp.where(y < cuts.shape[0], upper, FAR), jnp.where(y > 0, lower, -FAR)
-    return (
-        -jax.nn.softplus(-upper) - jax.nn.softplus(lower) + jnp.log(-jnp.expm1(lower - upper))
-    )
+    return -jax.nn.softplus(-upper) - jax.nn.softplus(lower) + jnp.log(-jnp.expm1(lower - upper))
 
 
 _DENSITIES: dict[str, Callable[[Traced, Traced, PyTree], Traced]] = {

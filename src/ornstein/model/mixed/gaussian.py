@@ -77,9 +77,7 @@ def compressed(x: Array, z: Array | None, y: Array, counts: Array) -> tuple[Arra
     if len(many):
         buckets = Buckets.of(counts[many])
         ragged = Ragged(table, starts[many], counts[many], buckets)
-        for length, first, stop in zip(
-            buckets.lengths, buckets.firsts, buckets.stops, strict=True
-        ):
+        for length, first, stop in zip(buckets.lengths, buckets.firsts, buckets.stops, strict=True):
             some = max(1, 2**22 // (length * width))
             for start in range(first, stop, some):
                 chosen = slice(start, min(start + some, stop))

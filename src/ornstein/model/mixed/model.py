@@ -92,18 +92,14 @@ class MixedModel(Model):
         if not isinstance(self.marginal, QuadratureMarginal) or points == self.marginal.points:
             return self
         marginal = self.marginal.with_points(points)
-        return self.replace(
-            marginal=marginal, loss=replace(self.loss, log_likelihood=marginal)
-        )
+        return self.replace(marginal=marginal, loss=replace(self.loss, log_likelihood=marginal))
 
     def spans(self, rows: int, block: int) -> Iterator[Span]:
         """Groups to be looked at together, none from two buckets; the work that a group takes is
         that of its rows at all nodes.
         """
         buckets = self.buckets
-        for length, first, stop in zip(
-            buckets.lengths, buckets.firsts, buckets.stops, strict=True
-        ):
+        for length, first, stop in zip(buckets.lengths, buckets.firsts, buckets.stops, strict=True):
             work = max(1.0, length * self.nodes / self.dim)
             numbers = length * (self.data["x"].shape[-1] + 2)
             most = min(int(rows / work), CHUNK_NUMBERS // numbers)
