@@ -97,10 +97,16 @@ class GroupEffects:
 
 
 def group_effects(
-    posterior: Posterior, groups: ArrayLike | None = None, draws: int = 400, seed: int = 0
+    posterior: Posterior,
+    name: str | None = None,
+    groups: ArrayLike | None = None,
+    draws: int = 400,
+    seed: int = 0,
 ) -> GroupEffects:
     """Effects of these groups (None: all) at some draws of the posterior."""
     model = _mixed(posterior)
+    if name is not None and name != model.group_name:
+        raise InputError(f"the groups of this model are {model.group_name!r}, not {name!r}")
     places = np.arange(model.n_data) if groups is None else _places(model, groups)
     thetas = _some(posterior, draws, seed)
     effects = len(model.covariance.effects)
