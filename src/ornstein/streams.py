@@ -25,6 +25,7 @@ class Purpose(IntEnum):
     MODE = 29
     LEVERAGE = 30
     HMC = 31
+    EFFECTS = 40
 
 
 def sequence(seed: int, purpose: Purpose, *numbers: int) -> np.random.SeedSequence:

@@ -147,7 +147,7 @@ class Subject:
     def cheap_passes(self) -> int:
         """How many passes over the data take about a second."""
         assert self.model is not None
-        cheap = PRODUCTS / (self.model.n_data * (0.04 * self.dimension + 12.0))
+        cheap = PRODUCTS / (self.model.work * (0.04 * self.dimension + 12.0))
         return int(min(cheap, MOST_CHEAP_PASSES))
 
     @property
@@ -221,7 +221,7 @@ class Subject:
         large, at few it is not met.
         """
         assert self.model is not None
-        return int(np.clip(ROWS_AT_DRAWS / self.model.n_data, FEWEST_DRAWS, MOST_DRAWS))
+        return int(np.clip(ROWS_AT_DRAWS / self.model.work, FEWEST_DRAWS, MOST_DRAWS))
 
     @cached_property
     def gradients_at_draws(self) -> list[tuple[Array, Array, Array]]:
