@@ -39,6 +39,7 @@ _WHERE = {
     "cache_compilations": "compute.cache",
     # Results
     "Posterior": "posterior.posterior",
+    "Predictive": "posterior.predictive",
     "Verdict": "verdict.verdict",
     "load": "posterior.storage",
     "compare": "posterior.comparison",

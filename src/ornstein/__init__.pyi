@@ -57,6 +57,7 @@ from ornstein.model.on_disk import open_table as open_table
 from ornstein.model.regression import GLM as GLM
 from ornstein.posterior.comparison import compare as compare
 from ornstein.posterior.posterior import Posterior as Posterior
+from ornstein.posterior.predictive import Predictive as Predictive
 from ornstein.posterior.storage import load as load
 from ornstein.samplers.constant_sgd import ConstantSGD as ConstantSGD
 from ornstein.samplers.iasg import IASG as IASG
