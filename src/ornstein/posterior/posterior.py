@@ -31,7 +31,6 @@ from ornstein.types import Array, PyTree, Traced
 
 if TYPE_CHECKING:
     import pandas
-
     from numpy.typing import ArrayLike
 
     from ornstein.model.model import Model

@@ -14,6 +14,7 @@ from ornstein.verdict.subject import Subject
 
 LEAST_MOST_STEPS = 20_000_000  # what `ornstein fit` allows anyway
 
+
 def length(subject: Subject) -> Finding | None:
     """Relaxation times per chain, and the Monte-Carlo error that they leave along the slowest
     direction.
