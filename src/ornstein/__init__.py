@@ -31,6 +31,8 @@ _WHERE = {
     # Running
     "sample": "entrances",
     "resume": "entrances",
+    "plan": "ways.plan",
+    "Plan": "ways.plan",
     "cache_compilations": "compute.cache",
     # Results
     "Posterior": "posterior.posterior",
@@ -68,6 +70,7 @@ _WHERE = {
     "StabilityError": "errors",
     "StationarityWarning": "errors",
     "TrustWarning": "errors",
+    "WayError": "errors",
     "WindowWarning": "errors",
 }
 

@@ -22,6 +22,7 @@ class Purpose(IntEnum):
     VERDICT = 13
     EXTRAPOLATION = 17
     CLIMB = 18
+    PLAN = 31
 
 
 def sequence(seed: int, purpose: Purpose, *numbers: int) -> np.random.SeedSequence:

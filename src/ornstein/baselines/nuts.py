@@ -4,9 +4,11 @@ it.
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import jax
@@ -33,15 +35,31 @@ from ornstein.types import Array, PyTree, Traced
 
 
 @dataclass(frozen=True)
-class _Program:
-    """What is compiled: the posterior, NumPyro's settings and the length of a chain."""
+class Program:
+    """What is compiled: the posterior, NumPyro's settings and the length of a chain.
+
+    A chain keeps `draws` states, `thin` transitions apart. `adapts` says whether warm-up tunes the
+    mass matrix beside the step.
+    """
 
     loss: Loss
     warmup: int
     draws: int
-    dense_mass: bool
-    target_accept: float
-    max_tree_depth: int
+    dense_mass: bool = False
+    target_accept: float = 0.8
+    max_tree_depth: int = 10
+    thin: int = 1
+    adapts: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Chains:
+    """Displacements from the centre (chains, draws, D), and what they took."""
+
+    displacements: Array
+    leapfrogs: int
+    divergences: int
+    longest: int
 
 
 def nuts(
@@ -66,7 +84,7 @@ def nuts(
 
     Args:
         model: what is inferred.
-        draws, chains, warmup: draws kept and thrown away per chain; chains run one after the other.
+        draws, chains, warmup: draws kept and thrown away per chain.
         dense_mass: adapt a full mass matrix, for correlated posteriors of moderate dimension.
         target_accept, max_tree_depth: as in NumPyro.
         init: pytree or flat vector; None is the model's. Chains start around it, two standard
@@ -83,21 +101,12 @@ def nuts(
     dtype = checked_dtype(dtype)
     import numpyro
 
-    require_memory("an array of draws", chains, draws + warmup, model.dim)
-    program = _Program(model.loss, warmup, draws, dense_mass, target_accept, max_tree_depth)
+    require_memory("an array of draws", chains, draws, model.dim)
+    program = Program(model.loss, warmup, draws, dense_mass, target_accept, max_tree_depth)
     centre = start_of(model, init)
-    starts, passes = _starts(model, centre, chains, seed)
-    with width(dtype):
-        problem = model.problem(dtype, centre)
-        keys = jax.random.split(jax.random.key(seed), chains)
-        results = [
-            _chain(program, key, jnp.asarray(start, dtype), problem)
-            for key, start in zip(keys, starts, strict=True)
-        ]
-        displacements, lengths, diverged = (
-            np.stack([np.asarray(part) for part in parts]) for parts in zip(*results, strict=True)
-        )
-    divergences = int(diverged[:, warmup:].sum())
+    starts, passes = dispersed(model, centre, chains, seed)
+    found = run_chains(model, program, centre, starts, seed, dtype)
+    divergences = found.divergences
     if divergences:
         warnings.warn(
             f"{divergences} of {draws * chains} NUTS transitions diverged: the draws may miss a"
@@ -108,24 +117,63 @@ def nuts(
     return delivered(
         model,
         "nuts",
-        centre + displacements[:, warmup:].astype(float),
+        centre + found.displacements,
         started,
-        passes + int(lengths.sum()),
+        passes + found.leapfrogs,
         seed=int(seed),
         dtype=dtype,
         warmup=warmup,
         dense_mass=dense_mass,
         divergences=divergences,
-        longest_trajectory=int(lengths[:, warmup:].max()),
+        longest_trajectory=found.longest,
         numpyro=numpyro.__version__,
+    )
+
+
+def run_chains(
+    model: Model,
+    program: Program,
+    centre: Array,
+    starts: Array,
+    seed: int,
+    dtype: str,
+    root: Array | None = None,
+) -> Chains:
+    """Chains on threads, from `starts` (chains, D), displacements from the centre.
+
+    With a `root` (D, D) starts and states of the chains are z, and displacements root·z.
+    """
+    with width(dtype):
+        problem = model.problem(dtype, centre)
+        keys = jax.random.split(jax.random.key(seed), len(starts))
+        placed = [jnp.asarray(start, dtype) for start in starts]
+        shape = None if root is None else jnp.asarray(root, dtype)
+        # Compiled before threads come, each of which would compile it.
+        jax.block_until_ready(_chain(program, 0, keys[0], placed[0], problem, shape))
+
+    def chain(number: int) -> tuple[Array, ...]:
+        with width(dtype):
+            found = _chain(program, 1, keys[number], placed[number], problem, shape)
+            return tuple(np.asarray(part) for part in found)
+
+    with ThreadPoolExecutor(max(1, min(len(starts), os.cpu_count() or 1))) as pool:
+        results = list(pool.map(chain, range(len(starts))))
+    states, leapfrogs, diverged, longest = (np.stack(parts) for parts in zip(*results, strict=True))
+    states = states.astype(float)
+    return Chains(
+        states if root is None else states @ root.T,
+        int(leapfrogs.sum()),
+        int(diverged.sum()),
+        int(longest.max()),
     )
 
 
 @compiled
 def _chain(
-    program: _Program, key: Traced, start: Traced, problem: Problem
-) -> tuple[Traced, Traced, Traced]:
-    """One chain: displacements, leapfrog steps and divergences, warm-up included.
+    program: Program, go: int, key: Traced, start: Traced, problem: Problem, root: Traced | None
+) -> tuple[Traced, Traced, Traced, Traced]:
+    """One chain: states after warm-up, leapfrog steps (those of warm-up among them), divergences
+    and the longest trajectory after warm-up; with `go` 0 nothing is done but compiling.
 
     NumPyro's kernel in one compiled loop: its own driver compiles warm-up and sampling apart and
     does not count the leapfrog steps of warm-up, which are most of what a short run costs.
@@ -135,28 +183,46 @@ def _chain(
     kernel = NUTS(
         _numpyro_model(program.loss),
         dense_mass=program.dense_mass,
+        adapt_mass_matrix=program.adapts,
         target_accept_prob=program.target_accept,
         max_tree_depth=program.max_tree_depth,
     )
-    state = kernel.init(key, program.warmup, {"displacement": start}, (problem,), {})
+    state = kernel.init(key, program.warmup, {"displacement": start}, (problem, root), {})
+    kept = jnp.zeros((program.draws, *start.shape), start.dtype)
+    zero = jnp.zeros((), int)
 
-    def transition(state: PyTree, _: None) -> tuple[PyTree, tuple[Traced, Traced, Traced]]:
-        state = kernel.sample(state, (problem,), {})
-        return state, (state.z["displacement"], state.num_steps, state.diverging)
+    def transition(number: Traced, carry: PyTree) -> PyTree:
+        state, kept, leapfrogs, diverged, longest = carry
+        state = kernel.sample(state, (problem, root), {})
+        after = number >= program.warmup
+        place = jnp.maximum((number - program.warmup) // program.thin, 0)
+        return (
+            state,
+            # a draw's place holds the last of its transitions
+            kept.at[place].set(state.z["displacement"]),
+            leapfrogs + state.num_steps,
+            diverged + jnp.where(after & state.diverging, 1, 0),
+            jnp.maximum(longest, jnp.where(after, state.num_steps, 0)),
+        )
 
-    return jax.lax.scan(transition, state, None, length=program.warmup + program.draws)[1]
+    count = go * (program.warmup + program.draws * program.thin)
+    _, kept, leapfrogs, diverged, longest = jax.lax.fori_loop(
+        0, count, transition, (state, kept, zero, zero, zero)
+    )
+    return kept, leapfrogs, diverged, longest
 
 
-def _numpyro_model(loss: Loss) -> Callable[[Problem], None]:
-    """The posterior over displacements from the centre, as a NumPyro model whose data are an
-    argument.
+def _numpyro_model(loss: Loss) -> Callable[[Problem, Traced | None], None]:
+    """The posterior over displacements from the centre, or over z with displacements root·z, as a
+    NumPyro model whose data are an argument.
     """
     import numpyro
     from numpyro.distributions import ImproperUniform, constraints
 
-    def log_joint(problem: Problem) -> None:
+    def log_joint(problem: Problem, root: Traced | None) -> None:
         law = ImproperUniform(constraints.real_vector, (), problem.centre.shape)
-        displacement = numpyro.sample("displacement", law)
+        place = numpyro.sample("displacement", law)
+        displacement = place if root is None else root @ place
         numpyro.factor(
             "log_joint", -problem.n_data * loss.minibatch(problem, displacement, problem.data)
         )
@@ -164,8 +230,10 @@ def _numpyro_model(loss: Loss) -> Callable[[Problem], None]:
     return log_joint
 
 
-def _starts(model: Model, centre: Array, chains: int, seed: int) -> tuple[Array, int]:
-    """Displacements from the centre, 2/√(N·E[g²] + λ) per coordinate, and the passes that took."""
+def dispersed(model: Model, centre: Array, chains: int, seed: int) -> tuple[Array, int]:
+    """Starts, displacements from the centre of 2/√(N·E[g²] + λ) per coordinate, and the passes that
+    took.
+    """
     derivatives = CountedPasses(derivatives_of(model))
     _, second = derivatives.diagonal_moments(centre)
     prior = model.prior_hessian(centre)

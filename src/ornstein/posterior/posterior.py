@@ -22,6 +22,7 @@ from ornstein.errors import InputError
 from ornstein.model.families.likelihood import Predict
 from ornstein.model.parameters import Layout
 from ornstein.posterior.draws import Draws
+from ornstein.posterior.history import Attempt
 from ornstein.posterior.low_rank import Sketch
 from ornstein.posterior.moments import Moments
 from ornstein.posterior.predictive import Predictive, of_function, of_regression
@@ -51,6 +52,9 @@ class Posterior:
         dynamics, curvature, prediction: what ran, where, and what theory said would come.
         settings: seed, versions, thinning, warm-up, steps and seconds.
         model: what was inferred, for `check` to ask; kept in memory and never saved.
+        history: the ways that `orn.sample` tried, with their verdicts and costs, where it chose.
+        plan: what it chose among; verdict: what it found of these draws, which `check` repeats.
+            Neither is saved.
     """
 
     draws: Array
@@ -64,6 +68,9 @@ class Posterior:
     moments: Gaussian | None = field(default=None, repr=False)
     constrained: dict[str, Array] | None = field(default=None, repr=False)
     model: Model | None = field(default=None, repr=False)
+    history: tuple[Attempt, ...] = ()
+    plan: object = field(default=None, repr=False)
+    verdict: Verdict | None = field(default=None, repr=False)
 
     @classmethod
     def from_run(
@@ -174,6 +181,7 @@ class Posterior:
 
         Its `attrs["passes_per_draw"]` says how often each row of the data was looked at for one
         draw; for draws that are means over windows, the table's corner says it too.
+        `attrs["history"]` holds the ways that `orn.sample` tried.
         """
         import pandas
 
@@ -202,6 +210,8 @@ class Posterior:
                 }
             )
         table = pandas.DataFrame(rows, index=_labels(names))
+        if self.history:
+            table.attrs["history"] = [str(attempt) for attempt in self.history]
         if self.dynamics is not None and self.curvature is not None:
             passes = self.settings["thin"] * self.dynamics.batch_size / self.curvature.n_data
             table.attrs["passes_per_draw"] = passes
@@ -223,6 +233,9 @@ class Posterior:
                 minibatch size of its gradients.
             seed: of the points that the posterior is evaluated at.
         """
+        own = model is None or model is self.model
+        if self.verdict is not None and own and not stein and seed == 0:
+            return self.verdict
         from ornstein.verdict.verdict import check
 
         return check(self, model, stein=stein, seed=seed)

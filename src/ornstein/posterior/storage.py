@@ -17,6 +17,7 @@ from ornstein.model.families.likelihood import Likelihood, Predict
 from ornstein.model.parameters import Layout
 from ornstein.model.tables import numbered
 from ornstein.posterior.archive import read_archive, write_archive
+from ornstein.posterior.history import restored, stored
 from ornstein.posterior.portable import NotPortableError, describe, rebuild
 from ornstein.posterior.posterior import Posterior
 from ornstein.theory import Gaussian
@@ -39,6 +40,8 @@ def save_posterior(posterior: Posterior, path: Path) -> Path:
         },
         "settings": {key: value for key, value in posterior.settings.items() if _is_plain(value)},
     }
+    if posterior.history:
+        meta["history"] = stored(posterior.history)
     if posterior.moments is not None:
         arrays["moments/mean"], arrays["moments/covariance"] = (
             posterior.moments.mean,
@@ -144,6 +147,7 @@ def _assemble(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posterior:
             if name.startswith("constrained/")
         }
         or None,
+        history=restored(meta.get("history", [])),
     )
 
 

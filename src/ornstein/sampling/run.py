@@ -30,10 +30,13 @@ from ornstein.streams import Purpose, derived_seed
 
 @one_thread()
 def run_here(
-    model: Model, request: SampleRequest, derivatives: Derivatives | None = None
+    model: Model,
+    request: SampleRequest,
+    derivatives: Derivatives | None = None,
+    known: Curvature | None = None,
 ) -> Posterior:
     """Do what was asked for in this process; `derivatives` answer for the full data where the model
-    itself should not.
+    itself should not; `known` is its curvature, where `measure` has been called already.
     """
     started = time.perf_counter()
     if not isinstance(model, Model):
@@ -41,8 +44,9 @@ def run_here(
             f"model must be a Model, for instance orn.glm(X, y); got a {type(model).__name__}"
         )
     measured = request.curvature is None
-    curvature = measure(model, derivatives=derivatives) if measured else request.curvature
-    assert curvature is not None
+    curvature = request.curvature
+    if curvature is None:
+        curvature = measure(model, derivatives=derivatives) if known is None else known
     if curvature.dim != model.dim:
         raise InputError(f"the curvature has {curvature.dim} parameters, the model {model.dim}")
     sampler = default_sampler(curvature) if request.sampler is None else request.sampler

@@ -11,7 +11,7 @@ from ornstein.dynamics.dynamics import Sampler
 from ornstein.engine.run import Pause, Run
 from ornstein.model.model import Model
 from ornstein.sampling.collect import Collection
-from ornstein.sampling.plan import Plan
+from ornstein.sampling.plan import Schedule
 from ornstein.sampling.warmup import Tuned, WarmUp, retuner, stride_of, warm_up
 from ornstein.types import Array, PyTree
 
@@ -23,7 +23,12 @@ class Session:
     """
 
     def __init__(
-        self, model: Model, tuned: Tuned, starts: Array, plan: Plan, sampler: Sampler | None = None
+        self,
+        model: Model,
+        tuned: Tuned,
+        starts: Array,
+        plan: Schedule,
+        sampler: Sampler | None = None,
     ) -> None:
         self.model, self.plan, self.sampler = model, plan, sampler
         mode, dtype = tuned.curvature.mode, plan.dtype

@@ -99,9 +99,14 @@ def other_modes(subject: Subject, weighted: Weighted | None) -> tuple[Mode, ...]
         return None
     count = min(max(subject.budget // (5 * STEPS), FEWEST), MOST)
     generator = np.random.default_rng(sequence(subject.seed, Purpose.VERDICT, 3))
-    ends, energies, rested = descended(
-        density, coordinates, coordinates.z(starts(subject, count, generator))
-    )
+    if subject.known_modes is not None:
+        ends = coordinates.z(np.reshape(subject.known_modes, (-1, subject.dimension)))
+        energies = density.values(coordinates.theta(ends)) if len(ends) else np.zeros(0)
+        rested = np.isfinite(energies)
+    else:
+        ends, energies, rested = descended(
+            density, coordinates, coordinates.z(starts(subject, count, generator))
+        )
     near = coordinates.z(subject.some_draws(1000))
     middle = np.median(near, axis=0)
     found: list[Mode] = []

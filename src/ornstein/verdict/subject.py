@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from ornstein.dynamics.prediction import Prediction
     from ornstein.model.model import Model
     from ornstein.posterior.posterior import Posterior
+    from ornstein.verdict.importance import Weighted
+    from ornstein.verdict.modes import Mode
 
 # Passes over all data that a check may take: a share of those that sampling took, or as many as
 # take so many products of numbers, about a second; and their least and largest number.
@@ -88,6 +90,10 @@ class Subject:
     posterior: Posterior
     model: Model | None
     seed: int = 0
+    # Answers to one question that may be looked at: p-value bounds are divided by their number.
+    tries: int = 1
+    # Modes that an earlier look has found, for this one to answer to; None searches.
+    known_modes: tuple[Array, ...] | None = None
 
     @cached_property
     def law(self) -> Law | None:
@@ -223,6 +229,20 @@ class Subject:
             (draw, *derivatives.gradient_moments(draw))
             for draw in self.some_draws(self.draws_looked_at)
         ]
+
+    @cached_property
+    def weighted(self) -> Weighted | None:
+        """The draws' Gaussian, weighted by the posterior."""
+        from ornstein.verdict.importance import draws_gaussian
+
+        return draws_gaussian(self)
+
+    @cached_property
+    def modes(self) -> tuple[Mode, ...] | None:
+        """Modes that no draw is near."""
+        from ornstein.verdict.modes import other_modes
+
+        return other_modes(self, self.weighted)
 
     @property
     def no_chains(self) -> str:

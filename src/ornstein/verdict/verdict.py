@@ -22,15 +22,16 @@ from ornstein.verdict.assumptions import assumptions
 from ornstein.verdict.convergence import chains_agree, length, stationary
 from ornstein.verdict.distance import predicted_distance
 from ornstein.verdict.finding import LEVELS, NOTE, SKIPPED, Finding, worst
-from ornstein.verdict.importance import draws_gaussian, measured_distance
+from ornstein.verdict.importance import measured_distance
 from ornstein.verdict.invariance import Kept, kept_law, moved_draws
-from ornstein.verdict.modes import modes_finding, other_modes
+from ornstein.verdict.modes import modes_finding
 from ornstein.verdict.slopes import gradient_of_density
 from ornstein.verdict.subject import Subject
 
 if TYPE_CHECKING:
     from ornstein.model.model import Model
     from ornstein.posterior.posterior import Posterior
+    from ornstein.types import Array
 
 MARKS = {"trusted": "ok", "caution": "??", "not trusted": "NO", SKIPPED: "--", NOTE: "  "}
 MEANING = {
@@ -157,6 +158,33 @@ def check(
         return Verdict(tuple(_findings(subject, stein)))
 
 
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """A verdict, the modes away from the draws that it knows of (None where they were not searched
+    for), and the passes over the data that it took.
+    """
+
+    verdict: Verdict
+    modes: tuple[Array, ...] | None
+    passes: float
+
+
+def judge(
+    posterior: Posterior, seed: int, tries: int, known_modes: tuple[Array, ...] | None = None
+) -> Judgement:
+    """The verdict on one of at most `tries` answers to one question: p-value bounds are divided by
+    their number, and modes that an earlier look has found are not searched for again.
+    """
+    subject = Subject(posterior, posterior.model, seed, tries, known_modes)
+    with np.errstate(all="ignore"):
+        verdict = Verdict(tuple(_findings(subject, False)))
+        modes = None if subject.unsound else _tried(lambda: subject.modes)
+    density = None if subject.unsound else subject.density
+    if known_modes is None and modes is not None:
+        known_modes = tuple(mode.theta for mode in modes)
+    return Judgement(verdict, known_modes, 0.0 if density is None else float(density.passes))
+
+
 def _findings(subject: Subject, stein: bool | int) -> list[Finding]:
     if subject.unsound:
         return [_unsound(subject)]
@@ -176,14 +204,14 @@ def _findings(subject: Subject, stein: bool | int) -> list[Finding]:
 
 def _evidence(subject: Subject, kept: Kept | None) -> Iterator[Finding]:
     """What decides: length and agreement of the chains, and the posterior's density."""
-    weighted = _tried(lambda: draws_gaussian(subject))
+    weighted = _tried(lambda: subject.weighted)
     looks = (
         ("length", lambda: length(subject)),
         ("stationary", lambda: stationary(subject)),
         ("R-hat, ESS", lambda: chains_agree(subject)),
         ("moved draws", lambda: moved_draws(subject, kept)),
         ("measured distance", lambda: measured_distance(subject, weighted)),
-        ("other modes", lambda: modes_finding(subject, other_modes(subject, weighted))),
+        ("other modes", lambda: modes_finding(subject, subject.modes)),
         ("gradient", lambda: gradient_of_density(subject)),
     )
     for name, look in looks:

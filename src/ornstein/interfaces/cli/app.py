@@ -17,11 +17,13 @@ from ornstein.errors import FileError, InputError
 from ornstein.interfaces.cli.arguments import (
     SAMPLER_HELP,
     Batch,
+    Budget,
     Categorical,
     Chains,
     Checkpoint,
     Data,
     DataOrFolder,
+    Deadline,
     Draws,
     Drop,
     Every,
@@ -87,7 +89,7 @@ def fit(
     data: DataOrFolder,
     target: Target,
     family: Family = "auto",
-    sampler: Annotated[str, typer.Option(help=SAMPLER_HELP)] = "constant-sgd-full",
+    sampler: Annotated[str, typer.Option(help=SAMPLER_HELP)] = "auto",
     batch_size: Batch = None,
     draws: Draws = 1000,
     chains: Chains = 4,
@@ -106,6 +108,8 @@ def fit(
     every: Every = "60s",
     resume: Resume = False,
     scheduler: Scheduler = None,
+    budget: Budget = None,
+    deadline: Deadline = None,
     force: Force = False,
 ) -> None:
     """Fit a regression to a table, judge it, and write the draws, the fit and a report.
@@ -121,10 +125,10 @@ def fit(
         from ornstein.interfaces.cli import console
         from ornstein.interfaces.cli.outputs import FIT, result_folder
         from ornstein.interfaces.cli.results import show_results, write_results
-        from ornstein.samplers import sampler_by_name
+        from ornstein.ways import require_way
 
     started = time.perf_counter()
-    chosen = sampler_by_name(sampler)
+    chosen = None if sampler == "auto" else require_way(sampler)
     if resume and checkpoint is None:
         raise InputError("--resume needs --checkpoint, the folder of the run to go on with")
     if checkpoint is not None and not resume and any(checkpoint.glob("checkpoint-*.npz")):
@@ -140,6 +144,8 @@ def fit(
         "max_steps": max_steps,
         "checkpoint": checkpoint,
         "every": every,
+        "budget": budget,
+        "deadline": deadline,
     }
     again = "" if checkpoint is None else "; --resume goes on from the checkpoint"
     with result_folder(out, FIT, [data], force) as folder:
@@ -179,6 +185,44 @@ def _said_where(again: str) -> Iterator[None]:
     except KeyboardInterrupt as error:
         reason = str(error) or "interrupted"
         raise KeyboardInterrupt(f"{reason}; no result was written{again}") from error
+
+
+@app.command(epilog="Example:  ornstein plan wine.csv --target quality")
+def plan(
+    data: Data,
+    target: Target,
+    family: Family = "auto",
+    batch_size: Batch = None,
+    draws: Draws = 1000,
+    chains: Chains = 4,
+    seed: Seed = 0,
+    prior_precision: Precision = 1.0,
+    categorical: Categorical = None,
+    drop: Drop = None,
+    budget: Budget = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Draw the plan in this .png or .svg.", show_default=False),
+    ] = None,
+) -> None:
+    """Print every way to the posterior of a table's regression: predicted distance, cost, and which
+    one `ornstein fit` would take. Nothing is sampled.
+    """
+    from ornstein.interfaces.cli import console
+    from ornstein.interfaces.cli.outputs import require_not_input
+    from ornstein.ways.plan import plan as make
+
+    if plot is not None:
+        require_not_input([plot], [data])
+    table = table_of(data, target, family, categorical, drop, prior_precision)
+    options = {"draws": draws, "chains": chains, "seed": seed}
+    if batch_size is not None:
+        options["batch_size"] = batch_size
+    made = make(table.model, budget, **options)
+    console.say(str(made))
+    if plot is not None:
+        made.plot(plot)
+        console.say(f"Written: {plot}")
 
 
 @app.command(

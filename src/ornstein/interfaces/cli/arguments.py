@@ -34,7 +34,21 @@ DataOrFolder = Annotated[
 Target = Annotated[
     str, typer.Option("--target", "-t", help="The column to explain.", show_default=False)
 ]
-SAMPLER_HELP = f"{', '.join([*FORMS][:-1])} or {[*FORMS][-1]}."
+SAMPLER_HELP = (
+    "auto, which chooses (see `ornstein plan`); or by name: laplace, laplace-weighted, nuts,"
+    f" nuts-metric, {', '.join([*FORMS][:-1])} or {[*FORMS][-1]}."
+)
+Budget = Annotated[
+    float | None,
+    typer.Option(
+        help="With auto: passes over the data that everything together may take.",
+        show_default=False,
+    ),
+]
+Deadline = Annotated[
+    str | None,
+    typer.Option(help="With auto: stop early, after 60s, 5m or 1h.", show_default=False),
+]
 Family = Annotated[str, typer.Option(help="auto, gaussian, bernoulli, categorical or poisson.")]
 Batch = Annotated[
     int | None,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from ornstein.interfaces.table.encoding import Encoding
     from ornstein.interfaces.table.fitting import Table
+    from ornstein.posterior.history import Attempt
     from ornstein.posterior.posterior import Posterior
     from ornstein.verdict.verdict import Verdict
 
@@ -30,6 +31,7 @@ class Results:
     summary: pandas.DataFrame
     verdict: Verdict
     files: list[tuple[Path, str]]
+    history: tuple[Attempt, ...] = ()
 
 
 def write_results(table: Table, posterior: Posterior, folder: Path, plots: bool = False) -> Results:
@@ -46,7 +48,7 @@ def write_results(table: Table, posterior: Posterior, folder: Path, plots: bool 
         files.append((page, "open it in a browser"))
         if plots:
             files += [(path, "plot") for path in write_plots(posterior, folder)]
-        return Results(original.summary(), verdict, files)
+        return Results(original.summary(), verdict, files, posterior.history)
     except BaseException:
         written = ", ".join(str(path) for path, _ in files)
         console.warn(f"not everything was written; the fit is in {written}")
@@ -62,6 +64,8 @@ def show_results(table: Table, results: Results) -> None:
     )
     console.say()
     console.show_verdict(results.verdict)
+    for attempt in results.history:
+        console.say(f"Tried {attempt}", style="dim")
     console.say()
     console.show_files("Written", results.files)
 

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight
 
-from ornstein.errors import CurvatureError, DivergenceError, InputError, StabilityError
+from ornstein.errors import InputError
 from ornstein.model import tables
 from ornstein.types import Array, PyTree, Traced
 
@@ -19,10 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
     from sklearn.base import BaseEstimator
 
-    from ornstein.curvature.curvature import Curvature
     from ornstein.model.model import Model
     from ornstein.model.regression import GLM
-    from ornstein.posterior.posterior import Posterior
 
 # whole-number weights are spelled out as rows while that makes at most this many times more of them
 MOST_REPETITIONS = 10
@@ -147,10 +145,8 @@ def regression_prior(params: PyTree, hyperparameters: PyTree) -> Traced:
 
 def set_posterior(estimator: BaseEstimator, model: Model) -> None:
     """Set `posterior_` and `verdict_`, and warn where the verdict is bad."""
-    from ornstein.curvature.measure import measure
     from ornstein.entrances import sample
 
-    curvature = measure(model)
     options = {
         "batch_size": estimator.batch_size,
         "draws": estimator.draws,
@@ -158,31 +154,13 @@ def set_posterior(estimator: BaseEstimator, model: Model) -> None:
         "max_steps": estimator.max_steps,
         "seed": int(check_random_state(estimator.random_state).randint(2**31 - 1)),
         "progress": False,
-        "curvature": curvature,
     }
-    try:
-        estimator.posterior_ = sample(model, estimator.sampler, **options)
-    except (CurvatureError, DivergenceError, StabilityError):
-        if estimator.sampler is not None or curvature.diagonal:
-            raise
-        estimator.posterior_ = _sample_injecting(model, curvature, options)
+    sampler = (
+        None
+        if isinstance(estimator.sampler, str) and estimator.sampler == "auto"
+        else (estimator.sampler)
+    )
+    estimator.posterior_ = sample(model, sampler, **options)
     estimator.verdict_ = estimator.posterior_.check()
     if estimator.verdict_.level == "not trusted":
         estimator.verdict_.warn(stacklevel=4)  # where fit was called
-
-
-def _sample_injecting(model: Model, curvature: Curvature, options: dict[str, Any]) -> Posterior:
-    """Fisher scoring with EEᵀ = (k/N) A: no direction depends on gradient noise, and a larger k
-    means smaller steps.
-    """
-    from ornstein.entrances import sample
-    from ornstein.samplers.sgfs import SGFS
-
-    root = np.linalg.cholesky(curvature.hessian / curvature.n_data)
-    samplers = [SGFS("full", step_size=1.0, injected=2.0**power * root) for power in range(1, 10)]
-    for sampler in samplers[:-1]:
-        try:
-            return sample(model, sampler, **options)
-        except (DivergenceError, StabilityError):
-            continue
-    return sample(model, samplers[-1], **options)
