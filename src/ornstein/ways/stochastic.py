@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import cast
 
 from ornstein.dynamics.dynamics import Dynamics, Sampler
 from ornstein.dynamics.prediction import Prediction
@@ -40,7 +39,7 @@ class StochasticGradients:
 
     @property
     def sampler(self) -> Sampler:
-        return cast(Sampler, sampler_by_name(self.name))
+        return sampler_by_name(self.name)
 
     def forecast(self, situation: Situation, request: SampleRequest) -> Forecast:
         curvature = situation.curvature

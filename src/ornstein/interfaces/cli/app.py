@@ -215,10 +215,10 @@ def plan(
     if plot is not None:
         require_not_input([plot], [data])
     table = table_of(data, target, family, categorical, drop, prior_precision)
-    options = {"draws": draws, "chains": chains, "seed": seed}
-    if batch_size is not None:
-        options["batch_size"] = batch_size
-    made = make(table.model, budget, **options)
+    size = "auto" if batch_size is None else batch_size
+    made = make(
+        table.model, budget, draws=draws, chains=chains, seed=seed, batch_size=size
+    )
     console.say(str(made))
     if plot is not None:
         made.plot(plot)
