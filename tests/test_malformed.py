@@ -338,7 +338,9 @@ SAMPLING = {
         for value in ["sgd", 3, orn.ConstantSGD, np.eye(3), SGLD, b"", (), orn.measure]
     },
     **{
-        f"model={value!r}": (lambda value=value: orn.sample(value, **SHORT))
+        f"model={value!r}": (
+            lambda value=value: orn.sample(value, orn.ConstantSGD("full"), **SHORT)
+        )
         for value in ["gaussian", None, 3, orn.Model]
     },
     "whole batch without replacement": lambda: run(batch_size=N, scheme="without-replacement"),
@@ -465,7 +467,7 @@ def own(
         init=init if init is None else jax.tree.map(jnp.asarray, init),
         **rest,
     )
-    return orn.sample(model, **{**SHORT, **(options or {})})
+    return orn.sample(model, orn.ConstantSGD("full"), **{**SHORT, **(options or {})})
 
 
 def normal(theta, x):

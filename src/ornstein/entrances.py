@@ -24,7 +24,9 @@ from ornstein.sampling.resume import newest, resumed_here
 from ornstein.sampling.run import run_here
 from ornstein.types import PyTree
 from ornstein.ways import require_way, way_by_name
-from ornstein.ways.automatic import Limits, chooses, sample_automatically, taken
+from ornstein.ways.automatic import chooses, resumed, sample_automatically, taken
+from ornstein.ways.saved import KIND as WAYS
+from ornstein.ways.saved import Limits
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -259,4 +261,6 @@ def resume(
             max_blocks=max_blocks,
             progress=progress,
         )
+    if meta.get("kind") == WAYS:
+        return resumed(path, every, meta, arrays, model, curvature, draws, progress)
     return resumed_here(path, every, meta, arrays, model, sampler, curvature, draws, progress)

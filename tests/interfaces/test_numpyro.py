@@ -342,7 +342,7 @@ def test_a_wrong_split_does_not_pass_its_own_check(monkeypatch, part, wrong):
 @pytest.fixture(scope="module")
 def fitted():
     model = orn.from_numpyro(linear, *generated(500)[linear])
-    return model, orn.sample(model, draws=100, progress=False)
+    return model, orn.sample(model, orn.ConstantSGD("full"), draws=100, progress=False)
 
 
 def test_results_carry_the_models_names_on_the_constrained_scale(fitted, tmp_path):

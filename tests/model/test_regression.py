@@ -389,7 +389,9 @@ class TestPredict:
     def test_predictions_are_means_of_the_family(self, family):
         X, y = regression_data(200, D)
         model = orn.glm(X, target(family, y), family)
-        post = orn.sample(model, draws=5, chains=2, warmup=0, progress=False)
+        post = orn.sample(
+            model, orn.ConstantSGD("full"), draws=5, chains=2, warmup=0, progress=False
+        )
         found = post.predict(X[:4])
         params = jax.tree.map(lambda leaf: leaf.reshape(10, *leaf.shape[2:]), post.params)
         coef, intercept = params["coef"], params["intercept"]

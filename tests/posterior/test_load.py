@@ -140,7 +140,7 @@ def grown_after(fits, warm, make, size):
     options = {"draws": 4, "chains": 1, "thin": 1, "warmup": 2, "batch_size": 5, "progress": False}
     readings = {}
     for number in range(fits):
-        orn.sample(make(number), **options)
+        orn.sample(make(number), orn.ConstantSGD("full"), **options)
         if warm - 10 <= number < warm or number >= fits - 10:
             gc.collect()
             readings[number] = size()

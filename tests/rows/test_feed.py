@@ -57,7 +57,7 @@ def test_a_memory_map_gives_the_chain_of_the_array(scheme, binary, tmp_path):
     model = orn.glm(on_disk(tmp_path / "x.npy", X), y, family="bernoulli")
     assert model.streams
     held = orn.sample(orn.glm(X, y, family="bernoulli"), scheme=scheme, **SHORT)
-    agree(orn.sample(model, scheme=scheme, **SHORT), held)
+    agree(orn.sample(model, orn.ConstantSGD("full"), scheme=scheme, **SHORT), held)
 
 
 SAMPLERS = {
@@ -95,15 +95,18 @@ def test_a_model_of_ones_own_on_memory_maps(tmp_path):
 
     streamed = model(x=on_disk(tmp_path / "x.npy", X), y=on_disk(tmp_path / "y.npy", y))
     assert streamed.streams
-    agree(orn.sample(streamed, **SHORT), orn.sample(model(x=X, y=y), **SHORT))
+    agree(
+        orn.sample(streamed, orn.ConstantSGD("full"), **SHORT),
+        orn.sample(model(x=X, y=y), orn.ConstantSGD("full"), **SHORT),
+    )
     assert orn.check_gradients(streamed) == pytest.approx(orn.check_gradients(model(x=X, y=y)))
 
 
 def test_a_streamed_run_is_resumed_to_the_bit(binary, tmp_path):
     X, y = binary
     model = orn.glm(on_disk(tmp_path / "x.npy", X), y, family="bernoulli")
-    whole = orn.sample(model, **{**SHORT, "draws": 80})
-    orn.sample(model, checkpoint=tmp_path / "run", **SHORT)
+    whole = orn.sample(model, orn.ConstantSGD("full"), **{**SHORT, "draws": 80})
+    orn.sample(model, orn.ConstantSGD("full"), checkpoint=tmp_path / "run", **SHORT)
     resumed = orn.resume(tmp_path / "run", model, draws=80, progress=False)
     np.testing.assert_array_equal(resumed.draws, whole.draws)
 
@@ -156,7 +159,10 @@ def test_tables_on_disk(source, table, binary, monkeypatch):
     model = orn.glm(opened, y if source == "x.npy" else "y", family="bernoulli")
     assert model.streams and isinstance(model.features, np.memmap)
     assert model.names[:3] == (("x0", "x1", "x2") if source == "x.npy" else ("c0", "c1", "c2"))
-    agree(orn.sample(model, **SHORT), orn.sample(orn.glm(X, y, family="bernoulli"), **SHORT))
+    agree(
+        orn.sample(model, orn.ConstantSGD("full"), **SHORT),
+        orn.sample(orn.glm(X, y, family="bernoulli"), **SHORT),
+    )
 
 
 def test_zarr(binary, tmp_path, monkeypatch):

@@ -118,7 +118,7 @@ def require_answer_to(case, folder, request):
 
     def run():
         model = orn.glm(X, y, family, intercept=intercept, noise_scale=noise_scale)
-        return orn.sample(model, client=client, **SHORT)
+        return orn.sample(model, orn.ConstantSGD("full"), client=client, **SHORT)
 
     require_answer(outcome(run))
 

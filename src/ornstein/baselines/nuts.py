@@ -33,6 +33,9 @@ from ornstein.posterior.posterior import Posterior
 from ornstein.streams import Purpose, stream
 from ornstein.types import Array, PyTree, Traced
 
+# No bound: a chain of a million transitions of the longest trajectories.
+MOST_LEAPFROGS = 2**30
+
 
 @dataclass(frozen=True)
 class Program:
@@ -54,12 +57,15 @@ class Program:
 
 @dataclass(frozen=True, eq=False)
 class Chains:
-    """Displacements from the centre (chains, draws, D), and what they took."""
+    """Displacements from the centre (chains, draws, D), and what they took; not `complete` where a
+    bound on the leapfrog steps was met first.
+    """
 
     displacements: Array
     leapfrogs: int
     divergences: int
     longest: int
+    complete: bool = True
 
 
 def nuts(
@@ -138,10 +144,12 @@ def run_chains(
     seed: int,
     dtype: str,
     root: Array | None = None,
+    most: int = MOST_LEAPFROGS,
 ) -> Chains:
     """Chains on threads, from `starts` (chains, D), displacements from the centre.
 
-    With a `root` (D, D) starts and states of the chains are z, and displacements root·z.
+    A chain that has taken `most` leapfrog steps ends, and all chains are cut to the shortest. With
+    a `root` (D, D) starts and states of the chains are z, and displacements root·z.
     """
     with width(dtype):
         problem = model.problem(dtype, centre)
@@ -149,30 +157,41 @@ def run_chains(
         placed = [jnp.asarray(start, dtype) for start in starts]
         shape = None if root is None else jnp.asarray(root, dtype)
         # Compiled before threads come, each of which would compile it.
-        jax.block_until_ready(_chain(program, 0, keys[0], placed[0], problem, shape))
+        jax.block_until_ready(_chain(program, 0, most, keys[0], placed[0], problem, shape))
 
     def chain(number: int) -> tuple[Array, ...]:
         with width(dtype):
-            found = _chain(program, 1, keys[number], placed[number], problem, shape)
+            found = _chain(program, 1, most, keys[number], placed[number], problem, shape)
             return tuple(np.asarray(part) for part in found)
 
     with ThreadPoolExecutor(max(1, min(len(starts), os.cpu_count() or 1))) as pool:
         results = list(pool.map(chain, range(len(starts))))
-    states, leapfrogs, diverged, longest = (np.stack(parts) for parts in zip(*results, strict=True))
-    states = states.astype(float)
+    states, transitions, leapfrogs, diverged, longest = (
+        np.stack(parts) for parts in zip(*results, strict=True)
+    )
+    done = int(transitions.min())
+    draws = max(0, done - program.warmup) // program.thin
+    states = states[:, :draws].astype(float)
     return Chains(
         states if root is None else states @ root.T,
         int(leapfrogs.sum()),
         int(diverged.sum()),
         int(longest.max()),
+        draws == program.draws,
     )
 
 
 @compiled
 def _chain(
-    program: Program, go: int, key: Traced, start: Traced, problem: Problem, root: Traced | None
-) -> tuple[Traced, Traced, Traced, Traced]:
-    """One chain: states after warm-up, leapfrog steps (those of warm-up among them), divergences
+    program: Program,
+    go: int,
+    most: int,
+    key: Traced,
+    start: Traced,
+    problem: Problem,
+    root: Traced | None,
+) -> tuple[Traced, ...]:
+    """One chain: states after warm-up, transitions, leapfrog steps (those of warm-up among them), divergences
     and the longest trajectory after warm-up; with `go` 0 nothing is done but compiling.
 
     NumPyro's kernel in one compiled loop: its own driver compiles warm-up and sampling apart and
@@ -191,12 +210,13 @@ def _chain(
     kept = jnp.zeros((program.draws, *start.shape), start.dtype)
     zero = jnp.zeros((), int)
 
-    def transition(number: Traced, carry: PyTree) -> PyTree:
-        state, kept, leapfrogs, diverged, longest = carry
+    def transition(carry: PyTree) -> PyTree:
+        number, state, kept, leapfrogs, diverged, longest = carry
         state = kernel.sample(state, (problem, root), {})
         after = number >= program.warmup
         place = jnp.maximum((number - program.warmup) // program.thin, 0)
         return (
+            number + 1,
             state,
             # a draw's place holds the last of its transitions
             kept.at[place].set(state.z["displacement"]),
@@ -206,10 +226,12 @@ def _chain(
         )
 
     count = go * (program.warmup + program.draws * program.thin)
-    _, kept, leapfrogs, diverged, longest = jax.lax.fori_loop(
-        0, count, transition, (state, kept, zero, zero, zero)
+    done, _, kept, leapfrogs, diverged, longest = jax.lax.while_loop(
+        lambda carry: (carry[0] < count) & (carry[3] < most),
+        transition,
+        (zero, state, kept, zero, zero, zero),
     )
-    return kept, leapfrogs, diverged, longest
+    return kept, done, leapfrogs, diverged, longest
 
 
 def _numpyro_model(loss: Loss) -> Callable[[Problem, Traced | None], None]:

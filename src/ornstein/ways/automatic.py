@@ -5,9 +5,13 @@ from __future__ import annotations
 import sys
 import time
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 from ornstein.checks import FULL_LIMIT
+from ornstein.curvature.curvature import Curvature
 from ornstein.errors import InputError, OrnsteinError
 from ornstein.model.model import Model
 from ornstein.posterior.history import Attempt
@@ -22,27 +26,20 @@ from ornstein.ways import way_by_name
 from ornstein.ways.costs import gradient_seconds, machine_factor
 from ornstein.ways.plan import Plan, planned, restriction
 from ornstein.ways.remedies import MOST_WAYS, Tried, following, raised_by
+from ornstein.ways.saved import Folder, Limits, asked_for, begun
 from ornstein.ways.situation import Situation, survey
 from ornstein.ways.way import Way
 
-
-@dataclass(frozen=True)
-class Limits:
-    """How far the library may go: passes over the data, a time, and whether it goes on after a way
-    that is not trusted.
-    """
-
-    budget: float | None = None
-    deadline: str | float | None = None
-    remedy: bool = True
+INTERRUPTED = "interrupted"
 
 
 @dataclass
 class Course:
     """What has been tried so far, and what it took."""
 
-    work: float
     began: float = field(default_factory=time.perf_counter)
+    work: float = 0.0
+    folder: Folder | None = None
     tried: list[Tried] = field(default_factory=list)
     history: list[Attempt] = field(default_factory=list)
     answers: list[Posterior] = field(default_factory=list)
@@ -54,19 +51,45 @@ class Course:
 
 def sample_automatically(model: Model, request: SampleRequest, limits: Limits) -> Posterior:
     """The cheapest way that should end trusted, or what its verdict calls for."""
-    began = time.perf_counter()
+    course = Course()
+    if request.init is not None:
+        request = replace(request, init=model.flat(request.init))
+    course.folder = begun(model, request, limits, course.history)
+    return _pursued(course, model, request, limits)
+
+
+def resumed(
+    path: Path,
+    every: str | float,
+    meta: Mapping[str, Any],
+    arrays: Mapping[str, Array],
+    model: Model,
+    curvature: Curvature | None,
+    draws: int | None,
+    progress: bool,
+) -> Posterior:
+    """Go on from the contents of one checkpoint of such a run."""
+    course = Course()
+    request, limits, course.folder = asked_for(
+        path, every, meta, arrays, model, curvature, draws, course.history, progress
+    )
+    return _pursued(course, model, request, limits)
+
+
+def _pursued(course: Course, model: Model, request: SampleRequest, limits: Limits) -> Posterior:
+    """Plan, run, judge, and go on until an answer is trusted or nothing is left to try."""
     situation = survey(model, request.curvature, request.seed)
     plan = planned(situation, request, _budget(limits, situation))
     if request.progress:
         print(f"ornstein: {plan.sentence()}", file=sys.stderr)
     first = way_by_name(plan.chosen)
     assert first is not None
-    course = Course(situation.passes, began)
+    course.work = situation.passes
     way: Way = first
     expected = plan[plan.chosen].work
     while True:
-        attempt(course, way, situation, request, limits, expected)
-        if course.history[-1].verdict == "trusted" or not limits.remedy:
+        attempt(course, way, situation, request, limits, plan, expected)
+        if course.history[-1].verdict in ("trusted", INTERRUPTED) or not limits.remedy:
             break
         if course.tried[-1].delivered and not course.tried[-1].raised:
             break  # nothing that another way could mend
@@ -101,17 +124,22 @@ def attempt(
     situation: Situation,
     request: SampleRequest,
     limits: Limits,
+    plan: Plan,
     expected: float,
 ) -> None:
     """Take a way with randomness of its own, and judge it."""
     number, began = len(course.history), time.perf_counter()
+    left = max(expected, plan.budget - course.work)
     asked = request
     if number:
         asked = replace(request, seed=derived_seed(request.seed, number, Purpose.PLAN))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            posterior = way.run(situation, asked)
+            if course.folder is None:
+                posterior = way.run(situation, asked, left)
+            else:
+                posterior = course.folder.taken(way, number, situation, asked, left)
         except OrnsteinError as error:
             seconds = time.perf_counter() - began
             course.refusals.append(error)
@@ -119,12 +147,25 @@ def attempt(
             course.history.append(Attempt(way.name, "refused", expected, seconds, str(error)))
             course.work += expected
             return
+        if not posterior.settings.get("complete", True):
+            _interrupted(course, way, posterior, time.perf_counter() - began)
+            return
         tries = MOST_WAYS if limits.remedy else 1
         judgement = judge(
             posterior, derived_seed(request.seed, number, Purpose.VERDICT), tries, course.modes
         )
     course.caught.append(caught)
     _record(course, way, asked, posterior, judgement, time.perf_counter() - began, expected)
+    if course.folder is not None:
+        course.folder.checkpoint.take()
+
+
+def _interrupted(course: Course, way: Way, posterior: Posterior, seconds: float) -> None:
+    """The user has stopped the run: what there is is handed over, and not judged."""
+    course.tried.append(Tried(way, (), True))
+    course.history.append(Attempt(way.name, INTERRUPTED, passes_of(posterior), seconds))
+    course.answers = [posterior]
+    course.caught = [[]]
 
 
 def _record(
@@ -152,7 +193,7 @@ def answer(course: Course, plan: Plan) -> Posterior:
     """The first trusted answer, else the best of those judged; with the whole history."""
     if not course.answers:
         raise course.refusals[0]
-    ranks = [LEVELS.index(_level(one)) for one in course.answers]
+    ranks = [LEVELS.index(one.verdict.level) if one.verdict else 0 for one in course.answers]
     # of equal verdicts the last: it knows what the others did not
     best = max(range(len(ranks)), key=lambda place: (-ranks[place], place))
     for warning in course.caught[best]:
@@ -172,12 +213,7 @@ def answer(course: Course, plan: Plan) -> Posterior:
 
 def _name_of(course: Course, place: int) -> str:
     delivered = [one for one in course.tried if one.delivered]
-    return delivered[place].way.name
-
-
-def _level(posterior: Posterior) -> str:
-    assert posterior.verdict is not None
-    return posterior.verdict.level
+    return delivered[place - len(course.answers)].way.name
 
 
 def passes_of(posterior: Posterior) -> float:

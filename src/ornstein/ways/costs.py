@@ -15,7 +15,7 @@ import numpy as np
 # Seconds. A gradient of all rows takes ROW + COLUMN·D for each, one density value among many
 # (as products of matrices) POINT_ROW + POINT_COLUMN·D.
 ROW, COLUMN = 8e-9, 2.0e-9
-POINT_ROW, POINT_COLUMN = 12e-9, 1e-9
+POINT_ROW, POINT_COLUMN = 5e-8, 2e-10
 # A leapfrog step, and its share of D² for the coordinates.
 LEAPFROG, LEAPFROG_SQUARE = 2.5e-5, 1e-9
 # A step on a minibatch: the step itself, each row, each number of a row, D² for a full step.
@@ -27,14 +27,14 @@ DRAW = 1e-8  # of an independent draw, times D²
 
 # The budget where none is given: so many products of numbers, that is a few minutes of NUTS, as
 # passes over N rows of D parameters; and the fewest and most passes.
-PRODUCTS, FEWEST, MOST = 3e11, 2000.0, 1e6
+PRODUCTS, FEWEST, MOST = 3e11, 2000.0, 8e6
 
 
 def default_budget(n_data: int, dimension: int) -> float:
     """Passes over the data that are allowed where no budget is given.
 
     >>> default_budget(1000, 5), default_budget(500_000, 378)
-    (1000000.0, 2000.0)
+    (8000000.0, 2000.0)
     """
     return float(np.clip(PRODUCTS / (n_data * (dimension + 10.0)), FEWEST, MOST))
 

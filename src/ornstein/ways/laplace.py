@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ornstein.baselines.laplace import laplace
@@ -34,7 +35,9 @@ class Laplace:
         seconds = count * DRAW * size**2
         return Forecast(self.name, kl, 0.0, 0.0, 0.0, seconds, 8.0 * count * size, words)
 
-    def run(self, situation: Situation, request: SampleRequest) -> Posterior:
+    def run(
+        self, situation: Situation, request: SampleRequest, work: float = math.inf
+    ) -> Posterior:
         return laplace(
             situation.model,
             draws=request.draws,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ornstein.baselines.low_rank import low_rank
@@ -25,7 +26,9 @@ class LowRank:
             f"for more than {FULL_LIMIT} parameters, where its law cannot be predicted",
         )
 
-    def run(self, situation: Situation, request: SampleRequest) -> Posterior:
+    def run(
+        self, situation: Situation, request: SampleRequest, work: float = math.inf
+    ) -> Posterior:
         return low_rank(
             situation.model,
             draws=request.draws,

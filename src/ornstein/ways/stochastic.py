@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from ornstein.dynamics.dynamics import Dynamics, Sampler
@@ -87,7 +88,9 @@ class StochasticGradients:
             not few,
         )
 
-    def run(self, situation: Situation, request: SampleRequest) -> Posterior:
+    def run(
+        self, situation: Situation, request: SampleRequest, work: float = math.inf
+    ) -> Posterior:
         if situation.curvature is None:
             raise CurvatureError(situation.why)
         asked = replace(request, sampler=self.sampler)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ornstein.baselines.common import delivered
-from ornstein.baselines.nuts import Program, dispersed, run_chains
+from ornstein.baselines.nuts import MOST_LEAPFROGS, Program, dispersed, run_chains
 from ornstein.checks import require_memory
 from ornstein.compute.one_thread import one_thread
 from ornstein.errors import ConvergenceWarning, WayError
@@ -23,6 +24,8 @@ from ornstein.ways.way import Forecast, impossible
 
 # Sds from the mode at which two of the chains start; the others start within the posterior.
 FAR = 3.0
+# Draws of a chain below which a run that was cut short is none.
+FEWEST_DRAWS = 50
 # Parameters up to which a mass matrix is adapted whole.
 DENSE = 100
 
@@ -53,7 +56,9 @@ class MetricNuts:
         return _forecast(self, situation, request, leapfrogs * (4.0 if far else 1.0), words)
 
     @one_thread()
-    def run(self, situation: Situation, request: SampleRequest) -> Posterior:
+    def run(
+        self, situation: Situation, request: SampleRequest, work: float = math.inf
+    ) -> Posterior:
         if situation.curvature is None:
             raise WayError(f"there is no metric: {situation.why}")
         generators = [
@@ -62,7 +67,7 @@ class MetricNuts:
         starts = np.stack([each.standard_normal(situation.dim) for each in generators])
         starts[:2] *= _far(situation, starts[:2])
         centre = situation.curvature.mode
-        return _drawn(self, situation, request, centre, starts, situation.root, False)
+        return _drawn(self, situation, request, centre, starts, situation.root, False, work)
 
     def longer(self) -> MetricNuts:
         return replace(self, times=4 * self.times)
@@ -86,7 +91,9 @@ class Nuts:
         return _forecast(self, situation, request, leapfrogs, words)
 
     @one_thread()
-    def run(self, situation: Situation, request: SampleRequest) -> Posterior:
+    def run(
+        self, situation: Situation, request: SampleRequest, work: float = math.inf
+    ) -> Posterior:
         model = situation.model
         centre = model.init if request.init is None else model.flat(request.init)
         if situation.curvature is not None and request.init is None:
@@ -98,7 +105,7 @@ class Nuts:
         root = None if situation.probe is None else situation.root
         if root is not None:
             starts = np.linalg.solve(root, starts.T).T
-        return _drawn(self, situation, request, centre, starts, root, True)
+        return _drawn(self, situation, request, centre, starts, root, True, work)
 
     def longer(self) -> Nuts:
         accept = min(0.99, 1.0 - (1.0 - self.target_accept) / 5.0)
@@ -165,6 +172,7 @@ def _drawn(
     starts: Array,
     root: Array | None,
     adapts: bool,
+    work: float,
 ) -> Posterior:
     started = time.perf_counter()
     model, dtype = situation.model, request.dtype or "float64"
@@ -179,7 +187,14 @@ def _drawn(
         adapts=adapts,
     )
     seed = derived_seed(request.seed, 4, Purpose.PLAN)
-    found = run_chains(model, program, centre, starts, seed, dtype, root)
+    most = int(min(MOST_LEAPFROGS, max(1.0, work / len(starts))))
+    found = run_chains(model, program, centre, starts, seed, dtype, root, most)
+    if found.displacements.shape[1] < FEWEST_DRAWS and not found.complete:
+        raise WayError(
+            f"NUTS took {found.leapfrogs:,} passes over the data, all that its budget allows, before"
+            f" it had {FEWEST_DRAWS} draws a chain: raise budget, or give the model a prior that"
+            " holds its parameters"
+        )
     if found.divergences:
         warnings.warn(
             f"{found.divergences} of {request.draws * request.chains * way.times} NUTS transitions"
@@ -201,4 +216,5 @@ def _drawn(
         target_accept=way.target_accept,
         divergences=found.divergences,
         longest_trajectory=found.longest,
+        cut_short=not found.complete,
     )

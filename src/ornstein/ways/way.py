@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -62,8 +63,12 @@ class Way(Protocol):
     def forecast(self, situation: Situation, request: SampleRequest) -> Forecast:
         """What it will deliver and cost; runs nothing, and never raises."""
 
-    def run(self, situation: Situation, request: SampleRequest) -> Posterior:
-        """Take it. An OrnsteinError says that it cannot be taken after all."""
+    def run(
+        self, situation: Situation, request: SampleRequest, work: float = math.inf
+    ) -> Posterior:
+        """Take it, within so much work (passes over the data). An OrnsteinError says that it cannot
+        be taken after all.
+        """
 
     def longer(self) -> Way | None:
         """The same at four times the length (never more draws); None where that changes nothing."""

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 
@@ -57,7 +58,9 @@ class WeightedLaplace:
         return Forecast(self.name, 0.0, 0.0, per_draw, float(count), seconds, memory, words)
 
     @one_thread()
-    def run(self, situation: Situation, request: SampleRequest) -> Posterior:
+    def run(
+        self, situation: Situation, request: SampleRequest, work: float = math.inf
+    ) -> Posterior:
         started = time.perf_counter()
         curvature, model = situation.curvature, situation.model
         if curvature is None:

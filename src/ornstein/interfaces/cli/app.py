@@ -216,9 +216,7 @@ def plan(
         require_not_input([plot], [data])
     table = table_of(data, target, family, categorical, drop, prior_precision)
     size = "auto" if batch_size is None else batch_size
-    made = make(
-        table.model, budget, draws=draws, chains=chains, seed=seed, batch_size=size
-    )
+    made = make(table.model, budget, draws=draws, chains=chains, seed=seed, batch_size=size)
     console.say(str(made))
     if plot is not None:
         made.plot(plot)
