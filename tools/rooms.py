@@ -138,10 +138,12 @@ def _notes(parser: ConfigParser) -> list[str]:
     ignored = _lines(parser["importlinter:contract:rooms"].get("ignore_imports", ""))
     notes = ["Exceptions, imported only when a method is called:"] if ignored else []
     notes += [f"   {line.replace('ornstein.', '').replace('->', '→')}" for line in ignored]
-    forbidden = [
-        section["name"] for section in parser.values() if section.get("type") == "forbidden"
+    others = [
+        section["name"]
+        for section in parser.values()
+        if section.get("type") in ("forbidden", "acyclic_siblings")
     ]
-    return notes + (["Also checked:"] if forbidden else []) + [f"   {name}." for name in forbidden]
+    return notes + (["Also checked:"] if others else []) + [f"   {name}." for name in others]
 
 
 def _lines(text: str) -> list[str]:

@@ -45,5 +45,11 @@ def _line(name: str, module: str) -> str:
     return f"from {module} import (\n    {name} as {name},\n)\n"
 
 
+def places() -> dict[str, str]:
+    """The module of every public name; a namespace is a name of the package that holds it."""
+    spaces = {name: path.rpartition(".")[0] for name, path in ornstein._NAMESPACES.items()}
+    return {**ornstein._WHERE, **{name: path for name, path in spaces.items() if path}}
+
+
 if __name__ == "__main__":
-    sys.exit(write_or_check(PATH, stub(ornstein._WHERE)))
+    sys.exit(write_or_check(PATH, stub(places())))

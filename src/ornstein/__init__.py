@@ -11,6 +11,9 @@ from ornstein._version import __version__ as __version__
 
 # Where each public name lives; `__init__.pyi` says the same to type checkers.
 _WHERE = {
+    # From a table
+    "fit": "entrances",
+    "regress": "entrances",
     # Models
     "glm": "entrances",
     "GLM": "model.regression",
@@ -41,7 +44,9 @@ _WHERE = {
     "compare": "posterior.comparison",
     # Baselines
     "laplace": "baselines.laplace",
+    "gaussian_vi": "baselines.gaussian_vi",
     "bbvi": "baselines.bbvi",
+    "hmc": "baselines.hmc",
     "nuts": "baselines.nuts",
     "low_rank": "baselines.low_rank",
     # Hyperparameters
@@ -67,6 +72,7 @@ _WHERE = {
     "InputError": "errors",
     "OrnsteinError": "errors",
     "OrnsteinWarning": "errors",
+    "PredictionWarning": "errors",
     "StabilityError": "errors",
     "StationarityWarning": "errors",
     "TrustWarning": "errors",
@@ -74,13 +80,16 @@ _WHERE = {
     "WindowWarning": "errors",
 }
 
-__all__ = [*sorted(_WHERE), "theory"]
+# Namespaces: modules whose names are public too.
+_NAMESPACES = {"families": "model.families", "priors": "model.priors", "theory": "theory"}
+
+__all__ = sorted([*_WHERE, *_NAMESPACES])
 
 
 def __getattr__(name: str) -> object:
     """Import on first use, so that `import ornstein` does not load JAX."""
-    if name == "theory":
-        return import_module("ornstein.theory")
+    if name in _NAMESPACES:
+        return import_module(f"ornstein.{_NAMESPACES[name]}")
     if name not in _WHERE:
         raise AttributeError(f"module 'ornstein' has no attribute {name!r}")
     value = getattr(import_module(f"ornstein.{_WHERE[name]}"), name)

@@ -4,6 +4,8 @@ variational EM.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,11 +15,16 @@ from numpy.typing import ArrayLike
 from ornstein.curvature.curvature import Curvature
 from ornstein.dynamics.dynamics import Dynamics, Sampler
 from ornstein.errors import InputError
-from ornstein.hyper import saved
+from ornstein.hyper import resume as climbs
+from ornstein.hyper.saved import KIND
 from ornstein.model import regression
+from ornstein.model.families.family import Family
 from ornstein.model.model import Model
+from ornstein.model.priors import Prior
 from ornstein.model.regression import GLM
 from ornstein.posterior.posterior import Posterior
+from ornstein.regression.regress import Regression, Request
+from ornstein.regression.regress import regression as regression_of
 from ornstein.samplers import sampler_by_name
 from ornstein.sampling.request import SampleRequest
 from ornstein.sampling.resume import newest, resumed_here
@@ -35,14 +42,16 @@ if TYPE_CHECKING:
 def glm(
     X: object,
     y: object,
-    family: str = "gaussian",
-    prior_precision: ArrayLike = 1.0,
+    family: str | Family = "gaussian",
+    prior_precision: ArrayLike | None = None,
     noise_scale: float | str = "infer",
     intercept: bool = True,
     weights: ArrayLike | None = None,
     offset: ArrayLike | None = None,
-    intercept_precision: float = 0.0,
+    intercept_precision: float | None = None,
     classes: ArrayLike | None = None,
+    link: str | None = None,
+    priors: Mapping[str, Prior] | None = None,
 ) -> GLM:
     """A regression as a Model.
 
@@ -52,18 +61,27 @@ def glm(
             Parquet or Arrow file or folder (see `open_table`).
         y: one value per row; labels of any kind for the two discrete families; the column's name
             where X is a table on disk.
-        family: gaussian, bernoulli, categorical or poisson.
-        prior_precision: 1/variance of the normal prior on the coefficients: one number, or one per
-            column; 0 is flat.
-        noise_scale: gaussian family: a number fixes σ, "infer" adds log σ as a parameter with a
-            flat prior.
-        intercept: whether to add an intercept, with a normal prior of precision
-            `intercept_precision`.
+        family: gaussian, bernoulli, categorical, poisson, negative-binomial or student-t; or one of
+            `orn.families`, which can fix numbers: `orn.families.StudentT(df=4)`.
+        prior_precision: None is weakly informative on the scale of the data: slopes have the
+            standard deviation 2.5/sd(x), a column of two values 2.5 per step between them, times
+            sd(y) for gaussian and student-t; the intercept's prior is that of a row of averages;
+            noise scales and other parameters of the family have proper priors. A number, or one
+            per column, is 1/variance of normal priors on the coefficients as they are, with
+            everything else flat; 0 is flat.
+        noise_scale: gaussian family: a number fixes σ, "infer" adds log σ as a parameter.
+        intercept: whether to add an intercept.
+        intercept_precision: 1/variance of a normal prior on the intercept as it is; None is flat
+            where `prior_precision` is a number.
         weights: multiply the rows' log likelihoods.
         classes: the labels of the two discrete families in order, where not all of them need be in
             y.
         offset: added to the linear predictor, one number per row (categorical: one per row and
             class).
+        priors: by column, "intercept" (of a row of averages) or the family's own "scale", "df",
+            "dispersion": one of `orn.priors`, as `{"x0": orn.priors.Normal(0, 1)}`; the others as
+            `prior_precision` says. `model.priors` lists them all.
+        link: another link than the family's first: logit, probit or cloglog for bernoulli.
 
     >>> import numpy as np
     >>> model = glm(np.eye(3), [0, 1, 1], family="bernoulli")
@@ -79,12 +97,80 @@ def glm(
         "offset": offset,
         "intercept_precision": intercept_precision,
         "classes": classes,
+        "link": link,
+        "priors": priors,
     }
     if is_dask(X):
         from ornstein.cluster.shards import sharded_glm
 
         return sharded_glm(X, y, settings)  # type: ignore[return-value]
     return regression.glm(X, y, **settings)
+
+
+def regress(
+    formula: str,
+    data: Any,
+    family: Any = "auto",
+    link: str | None = None,
+    priors: Mapping[str, Any] | None = None,
+    missing: str = "drop",
+    weights: Any = None,
+    *,
+    progress: bool = True,
+) -> Regression:
+    """A regression from a table as a Model that knows the names of its columns.
+
+    Args:
+        formula: "y ~ a + bs(b, df=5) * c + offset(log(e))", or "y ~ ." for all columns. It may call
+            C, bs, cr, cc, poly, log, log1p, exp, sqrt, center, scale, I and offset, and nothing
+            else. Columns of text become indicators, with the first label as the reference.
+        data: a table of pandas, polars or Arrow, a dict of columns, or the path of a CSV, Parquet
+            or Arrow file.
+        family: as in `glm`; "auto" is bernoulli for two values, categorical for labels, gaussian
+            for other numbers.
+        link: as in `glm`.
+        priors: by the name of a column, of a term or of a coefficient; None is weakly informative,
+            on the scale of the data.
+        missing: "drop" leaves out rows with a missing value and prints how many, "error" refuses
+            them, "indicator" fills them in and adds a column that says where.
+        weights: multiply the rows' log likelihoods: the name of a column, or one number per row.
+        progress: whether to print what was understood of the table.
+
+    >>> table = {"size": [50, 70, 80, 100], "area": ["n", "s", "n", "s"], "price": [1, 3, 2, 5]}
+    >>> regress("price ~ size + area", table, progress=False).names
+    ('size', 'area=s', 'intercept', 'log_scale')
+    """
+    model = regression_of(Request(formula, family, link, priors, missing, weights), data)
+    if progress:
+        print("\n".join(model.spec.understood(model.n_data)), file=sys.stderr)
+    return model
+
+
+def fit(
+    formula: str,
+    data: Any,
+    sampler: Any = None,
+    *,
+    family: Any = "auto",
+    link: str | None = None,
+    priors: Mapping[str, Any] | None = None,
+    missing: str = "drop",
+    weights: Any = None,
+    progress: bool = True,
+    **options: Any,
+) -> Posterior:
+    """The posterior of a regression from a table: `regress`, then `sample` with its `options`.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> table = {"dose": rng.normal(size=400), "ward": rng.choice(["a", "b"], 400)}
+    >>> table["days"] = 3.0 + 2.0 * table["dose"] + rng.normal(size=400)
+    >>> post = fit("days ~ dose + ward", table, draws=500, progress=False)
+    >>> post.predict({"dose": [0.0, 1.0], "ward": ["a", "b"]}).mean.round()
+    array([3., 5.])
+    """
+    model = regress(formula, data, family, link, priors, missing, weights, progress=progress)
+    return sample(model, sampler, progress=progress, **options)
 
 
 def is_dask(value: object) -> bool:
@@ -132,8 +218,10 @@ def sample(
             Data that stream from disk or lie on a cluster, and more than 2000 parameters, are left
             to constant SGD.
         batch_size: S; "auto" is near √N, halved until the step is stable.
-        scheme: how minibatches are drawn: "replacement", "without-replacement" or "slices"; the
-            last is faster on data beyond the processor's caches, and holds two more copies of them.
+        scheme: how minibatches are drawn: "replacement", "without-replacement", "slices" or
+            "leverage". Slices are faster on data beyond the processor's caches, and hold two more
+            copies of them. Leverage draws rows that say more about the parameters more often: for
+            columns that only a few rows inform.
         draws: kept draws per chain.
         chains: how many chains run.
         thin: steps between draws; "auto" is two relaxation times, cut with a BudgetWarning where
@@ -249,8 +337,8 @@ def resume(
         every, progress: as for `sample`.
     """
     path, meta, arrays = newest(Path(folder))
-    if meta.get("kind") == saved.KIND:
-        return saved.resumed(
+    if meta.get("kind") == KIND:
+        return climbs.resumed(
             path,
             every,
             meta,

@@ -22,7 +22,10 @@ class Purpose(IntEnum):
     VERDICT = 13
     EXTRAPOLATION = 17
     CLIMB = 18
-    PLAN = 31
+    MODE = 29
+    LEVERAGE = 30
+    HMC = 31
+    PLAN = 32
 
 
 def sequence(seed: int, purpose: Purpose, *numbers: int) -> np.random.SeedSequence:

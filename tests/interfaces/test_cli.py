@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 import scipy.stats
 from limits import child, finished
+from ornstein.interfaces.table.encoding import Encoding
 
 import ornstein as orn
 from ornstein.interfaces.cli import console
@@ -22,7 +23,6 @@ from ornstein.interfaces.cli.arguments import SAMPLER_HELP
 from ornstein.interfaces.cli.main import main
 from ornstein.interfaces.cli.scheduling import scheduler
 from ornstein.interfaces.cli.theory_table import curvature_of, theory_table
-from ornstein.interfaces.table.encoding import Encoding
 from ornstein.interfaces.table.fitting import encoding_of
 from ornstein.interfaces.table.predicting import predict_table
 from ornstein.samplers import FORMS, sampler_by_name
@@ -277,7 +277,10 @@ def bad_files(place: Path) -> None:
         (["fit", "absent.csv", "--target", "price"], "there is no file"),
         (["fit", "good.csv"], "Missing option '--target'"),
         (["fit", "good.csv", "--target", "price", "--sampler", "magic"], "unknown sampler 'magic'"),
-        (["fit", "good.csv", "--target", "price", "--family", "gamma"], "unknown family 'gamma'"),
+        (
+            ["fit", "good.csv", "--target", "price", "--family", "gama-rays"],
+            "unknown family 'gama-rays'",
+        ),
         (
             ["fit", "good.csv", "--target", "price", "--family", "poisson"],
             "the poisson family needs counts",
@@ -371,9 +374,9 @@ def test_a_fit_that_knows_no_table_cannot_predict_from_one(tmp_path, capsys):
     bad_files(tmp_path)
     rng = np.random.default_rng(0)
     features = rng.normal(size=(100, 2))
-    orn.laplace(orn.glm(features, features @ [1.0, 2.0] + rng.normal(size=100))).save(
-        tmp_path / "plain.orn"
-    )
+    orn.laplace(
+        orn.glm(features, features @ [1.0, 2.0] + rng.normal(size=100), prior_precision=1.0)
+    ).save(tmp_path / "plain.orn")
     assert run("predict", tmp_path / "plain.orn", tmp_path / "good.csv") == 2
     assert "was not made from a table" in capsys.readouterr().err
 

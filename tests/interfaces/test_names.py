@@ -174,7 +174,9 @@ def test_halves_of_surrogate_pairs_reach_every_file(tmp_path):
     """They come with models of one's own, not with tables."""
     rng = np.random.default_rng(0)
     features = rng.normal(size=(60, 2))
-    posterior = orn.laplace(orn.glm(features, features[:, 0] + rng.normal(size=60)), draws=50)
+    posterior = orn.laplace(
+        orn.glm(features, features[:, 0] + rng.normal(size=60), prior_precision=1.0), draws=50
+    )
     posterior = replace(posterior, names=("\ud800", "b\0", *posterior.names[2:]))
     assert orn.load(posterior.save(tmp_path / "fit.orn")).names == posterior.names
     page = posterior.report(tmp_path / "page.html").read_text(encoding="utf-8")

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.special
+from ornstein.interfaces.table.encoding import Encoding
 
 import ornstein as orn
 from ornstein.interfaces.table import reading
-from ornstein.interfaces.table.encoding import Encoding
 from ornstein.interfaces.table.fitting import Table
 from ornstein.model.parameters import Layout
 from ornstein.posterior.posterior import Posterior

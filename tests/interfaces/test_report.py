@@ -159,7 +159,9 @@ def test_a_loaded_fit_is_reported_without_its_data(fitted, tmp_path):
 
 def sampled(sampler=None, columns: int = 3, **options) -> orn.Posterior:
     values = features(400, columns)
-    model = orn.glm(values, values.sum(axis=1) + np.random.default_rng(1).normal(size=400))
+    model = orn.glm(
+        values, values.sum(axis=1) + np.random.default_rng(1).normal(size=400), prior_precision=1.0
+    )
     return orn.sample(model, sampler, progress=False, **{"draws": 60, "chains": 2, **options})
 
 
@@ -177,7 +179,14 @@ def sampled(sampler=None, columns: int = 3, **options) -> orn.Posterior:
         (lambda: orn.laplace(sampled(draws=1).model), ("calibration",)),
         (
             lambda: orn.sample(
-                orn.glm(features(300, 1), features(300, 1)[:, 0], noise_scale=1.0, intercept=False),
+                orn.glm(
+                    features(300, 1),
+                    features(300, 1)[:, 0],
+                    noise_scale=1.0,
+                    intercept=False,
+                    prior_precision=1.0,
+                ),
+                orn.ConstantSGD("full"),
                 draws=50,
                 progress=False,
             ),
@@ -258,7 +267,7 @@ def calibrated(family: str, wrong: bool, rows: int = 4000):
             4.0 * np.maximum(signal, 0.0) - 0.5 if wrong else signal, [0.0, 1.0, -1.0]
         )
         response = (rng.gumbel(size=(rows, 3)) + logits).argmax(axis=1)
-    model = orn.glm(values, response, family=family)
+    model = orn.glm(values, response, family=family, prior_precision=1.0)
     return calibrate(orn.laplace(model, draws=200, chains=1), model)
 
 

@@ -19,7 +19,7 @@ from ornstein.theory import Gaussian
 @pytest.fixture(scope="module")
 def model():
     features, target = regression_data(400, 3, 0)
-    return orn.glm(features, target, noise_scale=1.0, intercept=False)
+    return orn.glm(features, target, noise_scale=1.0, intercept=False, prior_precision=1.0)
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_refusals(posteriors):
 
 def test_other_models_are_refused(posteriors):
     features, target = regression_data(50, 3, 1)
-    other = orn.laplace(orn.glm(features[:, :2], target, noise_scale=1.0))
+    other = orn.laplace(orn.glm(features[:, :2], target, noise_scale=1.0, prior_precision=1.0))
     with pytest.raises(orn.InputError, match="not of the same model"):
         orn.compare({**posteriors, "other": other})
 

@@ -46,7 +46,7 @@ def short_blocks(monkeypatch):
 @pytest.fixture(scope="module")
 def model():
     X, y = regression_data(300, 2, seed=3)
-    return orn.glm(X, y, noise_scale=1.0)
+    return orn.glm(X, y, noise_scale=1.0, prior_precision=1.0)
 
 
 @contextmanager
@@ -219,11 +219,16 @@ def test_another_model_is_refused_and_the_checkpoint_stays(model, tmp_path):
     changed[17, 1] += 1e-9
     others = {
         "the data are not those": [
-            orn.glm(changed, y, noise_scale=1.0),
-            orn.glm(X[:-1], y[:-1], noise_scale=1.0),
+            orn.glm(changed, y, noise_scale=1.0, prior_precision=1.0),
+            orn.glm(X[:-1], y[:-1], noise_scale=1.0, prior_precision=1.0),
         ],
-        "its model has 3 parameters": [orn.glm(X, y), orn.glm(X[:, :1], y, noise_scale=1.0)],
-        "hyperparameter noise_scale was 1.0 and is 1.1": [orn.glm(X, y, noise_scale=1.1)],
+        "its model has 3 parameters": [
+            orn.glm(X, y, prior_precision=1.0),
+            orn.glm(X[:, :1], y, noise_scale=1.0, prior_precision=1.0),
+        ],
+        "hyperparameter noise_scale was 1.0 and is 1.1": [
+            orn.glm(X, y, noise_scale=1.1, prior_precision=1.0)
+        ],
         "hyperparameter prior_precision was 1.0 and is 2.0": [
             orn.glm(X, y, noise_scale=1.0, prior_precision=2.0)
         ],
@@ -417,7 +422,8 @@ model = orn.glm(X, y, noise_scale=1.0)
 if os.path.isdir(folder) and any(name.endswith(".npz") for name in os.listdir(folder)):
     post = orn.resume(folder, model, every=0.01, progress=False)
 else:
-    post = orn.sample(model, orn.ConstantSGD("full"), draws={draws}, batch_size=10, warmup=2000, checkpoint=folder,
+    post = orn.sample(model, orn.ConstantSGD("full"), draws={draws}, batch_size=10, warmup=2000,
+                      checkpoint=folder,
                       every=0.01, progress=False)
 result = np.concatenate([post.draws.ravel(), post.mean, post.covariance.ravel()])
 np.save(os.path.join(folder, "result.npy"), result)
@@ -535,7 +541,8 @@ def announce(*arguments, **options):
     return real(*arguments, **options)
 
 setattr(owner, method, announce)
-post = orn.sample(model, orn.ConstantSGD("full"), draws=2_000_000, batch_size=10, progress=False, max_steps=10**12,
+post = orn.sample(model, orn.ConstantSGD("full"), draws=2_000_000, batch_size=10,
+                  progress=False, max_steps=10**12,
                   warmup={warmup})
 print(post.settings["complete"], post.draws.shape[1], len(post.summary()), post.draws.mean(),
       flush=True)

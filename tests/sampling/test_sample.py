@@ -21,7 +21,7 @@ from ornstein.theory import monte_carlo_floor
 @lru_cache
 def regression():
     X, y = regression_data(1000, 3, seed=6)
-    model = orn.glm(X, y, noise_scale=1.0, intercept=False)
+    model = orn.glm(X, y, noise_scale=1.0, intercept=False, prior_precision=1.0)
     return model, orn.measure(model)
 
 
@@ -90,7 +90,9 @@ class TestWine:
 class TestBudget:
     def slow_model(self):
         X, y = regression_data(2000, 3)
-        return orn.glm(X * np.array([1.0, 1.0, 0.02]), y, noise_scale=1.0, intercept=False)
+        return orn.glm(
+            X * np.array([1.0, 1.0, 0.02]), y, noise_scale=1.0, intercept=False, prior_precision=1.0
+        )
 
     def test_thinning_is_two_relaxation_times(self):
         post = quick()
@@ -208,7 +210,7 @@ class TestStability:
 
     def test_a_chain_that_leaves_the_finite_numbers_says_where(self):
         X, y = regression_data(400, 2)
-        model = orn.glm(X, np.floor(np.exp(np.clip(y, -2, 2))), "poisson")
+        model = orn.glm(X, np.floor(np.exp(np.clip(y, -2, 2))), "poisson", prior_precision=1.0)
         far = {"coef": np.array([40.0, 40.0]), "intercept": np.zeros(())}
         with pytest.raises(
             orn.DivergenceError, match="left the finite numbers near step"

@@ -14,6 +14,7 @@ from ornstein.curvature.measure import measure
 from ornstein.errors import InputError
 from ornstein.model.model import Model
 from ornstein.posterior.posterior import Posterior
+from ornstein.posterior.working import in_working_coordinates
 from ornstein.types import Array
 
 
@@ -37,11 +38,21 @@ def laplace(
     >>> laplace(glm(X, X @ [1.0, -1.0], noise_scale=1.0, intercept=False)).mean.round(2)
     array([ 0.99, -0.99])
     """
-    started = time.perf_counter()
     checked_numbers(draws=draws, chains=chains)
     checked_numbers(0, seed=seed)
+
+    def run(worked: Model, known: Curvature | None, init: Array | None) -> Posterior:
+        return _laplace(worked, draws, chains, seed, known)
+
+    return in_working_coordinates(model, curvature, None, run)
+
+
+def _laplace(
+    model: Model, draws: int, chains: int, seed: int, curvature: Curvature | None
+) -> Posterior:
+    started = time.perf_counter()
     passes = CountedPasses(derivatives_of(model))
-    curvature = measure(model, derivatives=passes) if curvature is None else curvature
+    curvature = measure(model, derivatives=passes, seed=seed) if curvature is None else curvature
     if curvature.dim != model.dim:
         raise InputError(f"the curvature has {curvature.dim} parameters, the model {model.dim}")
     return delivered(

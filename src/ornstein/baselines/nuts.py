@@ -25,11 +25,13 @@ from ornstein.baselines.laplace import CountedPasses
 from ornstein.checks import require_memory
 from ornstein.compute.compiled import compiled
 from ornstein.compute.precision import width
+from ornstein.curvature.curvature import Curvature
 from ornstein.curvature.derivatives import derivatives_of
 from ornstein.errors import ConvergenceWarning, InputError
 from ornstein.model.loss import Loss, Problem
 from ornstein.model.model import Model
 from ornstein.posterior.posterior import Posterior
+from ornstein.posterior.working import in_working_coordinates
 from ornstein.streams import Purpose, stream
 from ornstein.types import Array, PyTree, Traced
 
@@ -99,26 +101,36 @@ def nuts(
         seed: same seed, same draws.
         dtype: "float64" (default) or "float32".
     """
-    started = time.perf_counter()
     checked_numbers(draws=draws, chains=chains, warmup=warmup, max_tree_depth=max_tree_depth)
     checked_numbers(0, seed=seed)
     if not 0.0 < target_accept < 1.0:
         raise InputError(f"target_accept must lie between 0 and 1; got {target_accept}")
-    dtype = checked_dtype(dtype)
+    precision = checked_dtype(dtype)
+    require_memory("an array of draws", chains, draws, model.dim)
+
+    def run(worked: Model, _: Curvature | None, start: Array | None) -> Posterior:
+        program = Program(worked.loss, warmup, draws, dense_mass, target_accept, max_tree_depth)
+        return _nuts(worked, program, chains, start, seed, precision)
+
+    return in_working_coordinates(model, None, init, run)
+
+
+def _nuts(
+    model: Model, program: Program, chains: int, init: PyTree, seed: int, dtype: str
+) -> Posterior:
     import numpyro
 
-    require_memory("an array of draws", chains, draws, model.dim)
-    program = Program(model.loss, warmup, draws, dense_mass, target_accept, max_tree_depth)
+    started, warmup = time.perf_counter(), program.warmup
     centre = start_of(model, init)
     starts, passes = dispersed(model, centre, chains, seed)
     found = run_chains(model, program, centre, starts, seed, dtype)
     divergences = found.divergences
     if divergences:
         warnings.warn(
-            f"{divergences} of {draws * chains} NUTS transitions diverged: the draws may miss a"
-            " part of the posterior. Raise target_accept towards 1, or reparameterise the model",
+            f"{divergences} of {program.draws * chains} NUTS transitions diverged: the draws may"
+            " miss a part of the posterior. Raise target_accept towards 1, or reparameterise the model",
             ConvergenceWarning,
-            stacklevel=2,
+            stacklevel=5,
         )
     return delivered(
         model,
@@ -129,7 +141,7 @@ def nuts(
         seed=int(seed),
         dtype=dtype,
         warmup=warmup,
-        dense_mass=dense_mass,
+        dense_mass=program.dense_mass,
         divergences=divergences,
         longest_trajectory=found.longest,
         numpyro=numpyro.__version__,
@@ -191,8 +203,8 @@ def _chain(
     problem: Problem,
     root: Traced | None,
 ) -> tuple[Traced, ...]:
-    """One chain: states after warm-up, transitions, leapfrog steps (those of warm-up among them), divergences
-    and the longest trajectory after warm-up; with `go` 0 nothing is done but compiling.
+    """One chain: states after warm-up, transitions, leapfrog steps (those of warm-up among them),
+    divergences and the longest trajectory after warm-up; with `go` 0 nothing is done but compiling.
 
     NumPyro's kernel in one compiled loop: its own driver compiles warm-up and sampling apart and
     does not count the leapfrog steps of warm-up, which are most of what a short run costs.

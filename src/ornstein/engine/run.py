@@ -34,6 +34,7 @@ from ornstein.rows.memory import DoubleBuffer
 from ornstein.rows.shuffled import ShuffledRows
 from ornstein.rows.sources import IndexSource, SeedSource, SliceSource
 from ornstein.rows.supply import Drawn, Given
+from ornstein.rows.unequal import UnequalRows
 from ornstein.streams import Purpose, stream
 from ornstein.types import Array
 
@@ -63,6 +64,7 @@ class Run:
         dtype: str = "float32",
         feed: Feed | None = None,
         first_chain: int = 0,
+        unequal: UnequalRows | None = None,
     ) -> None:
         dimension = starts.shape[1]
         kernel = dynamics.kernel()
@@ -106,6 +108,7 @@ class Run:
                     stream(seed, Purpose.ROWS, first_chain + number),
                     shuffled,
                     choice.draws_inside,
+                    unequal,
                 ),
                 stream(seed, Purpose.NORMALS, first_chain + number),
                 state,
@@ -243,13 +246,19 @@ def _source(
     generator: np.random.Generator,
     shuffled: ShuffledRows | None,
     draws_inside: bool,
+    unequal: UnequalRows | None,
 ) -> IndexSource | SeedSource | SliceSource:
     if shuffled is not None:
         return SliceSource(shuffled, generator)
     if draws_inside:
         return SeedSource(generator)
     return IndexSource(
-        dynamics.scheme, n_data, dynamics.batch_size, generator, memory=DoubleBuffer()
+        dynamics.scheme,
+        n_data,
+        dynamics.batch_size,
+        generator,
+        memory=DoubleBuffer(),
+        unequal=unequal,
     )
 
 

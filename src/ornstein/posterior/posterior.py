@@ -19,6 +19,7 @@ from ornstein.curvature.curvature import Curvature
 from ornstein.dynamics.dynamics import Dynamics
 from ornstein.dynamics.prediction import Prediction
 from ornstein.errors import InputError
+from ornstein.model.coordinates import Coordinates
 from ornstein.model.families.likelihood import Predict
 from ornstein.model.parameters import Layout
 from ornstein.posterior.draws import Draws
@@ -55,6 +56,9 @@ class Posterior:
         history: the ways that `orn.sample` tried, with their verdicts and costs, where it chose.
         plan: what it chose among; verdict: what it found of these draws, which `check` repeats.
             Neither is saved.
+        ran, coordinates: where the columns of a regression were changed for the run (far from zero,
+            or nearly collinear), the posterior of the changed ones, and from its parameters to
+            these. `dynamics` are those of the run.
     """
 
     draws: Array
@@ -71,6 +75,8 @@ class Posterior:
     history: tuple[Attempt, ...] = ()
     plan: object = field(default=None, repr=False)
     verdict: Verdict | None = field(default=None, repr=False)
+    ran: Posterior | None = field(default=None, repr=False)
+    coordinates: Coordinates | None = field(default=None, repr=False)
 
     @classmethod
     def from_run(
@@ -248,9 +254,8 @@ class Posterior:
         not.
         """
         from ornstein.verdict.importance import reweigh
-        from ornstein.verdict.subject import Subject
 
-        return reweigh(Subject(self, model if model is not None else self.model, seed), draws)
+        return reweigh(self, model if model is not None else self.model, draws, seed)
 
     def predict(self, inputs: PyTree, draws: int | None = 1000, seed: int = 0) -> Predictive:
         """E[y | inputs, θ] over the posterior, for at most `draws` of its draws, in float64.

@@ -17,6 +17,7 @@ from ornstein.model.model import Model
 from ornstein.posterior.posterior import Posterior
 from ornstein.posterior.provenance import provenance
 from ornstein.posterior.statistics import imported_meanwhile
+from ornstein.posterior.working import in_working_coordinates
 from ornstein.samplers.constant_sgd import ConstantSGD
 from ornstein.sampling.checkpoint import Checkpoint
 from ornstein.sampling.extrapolate import extrapolated, half_step
@@ -26,6 +27,7 @@ from ornstein.sampling.request import SampleRequest
 from ornstein.sampling.session import Session
 from ornstein.sampling.warmup import Tuned
 from ornstein.streams import Purpose, derived_seed
+from ornstein.types import Array
 
 
 @one_thread()
@@ -38,15 +40,34 @@ def run_here(
     """Do what was asked for in this process; `derivatives` answer for the full data where the model
     itself should not; `known` is its curvature, where `measure` has been called already.
     """
-    started = time.perf_counter()
     if not isinstance(model, Model):
         raise InputError(
             f"model must be a Model, for instance orn.glm(X, y); got a {type(model).__name__}"
         )
+    if derivatives is not None or known is not None or isinstance(request.sampler, Dynamics):
+        return _run(model, request, derivatives, known)
+
+    def run(worked: Model, curvature: Curvature | None, init: Array | None) -> Posterior:
+        return _run(worked, replace(request, curvature=curvature, init=init), None)
+
+    return in_working_coordinates(model, request.curvature, request.init, run)
+
+
+def _run(
+    model: Model,
+    request: SampleRequest,
+    derivatives: Derivatives | None,
+    known: Curvature | None = None,
+) -> Posterior:
+    started = time.perf_counter()
     measured = request.curvature is None
+    given = request.sampler
+    scheme = given.scheme if isinstance(given, Dynamics) else request.scheme
     curvature = request.curvature
     if curvature is None:
-        curvature = measure(model, derivatives=derivatives) if known is None else known
+        curvature = known
+    if curvature is None:
+        curvature = measure(model, derivatives=derivatives, scheme=scheme, seed=request.seed)
     if curvature.dim != model.dim:
         raise InputError(f"the curvature has {curvature.dim} parameters, the model {model.dim}")
     sampler = default_sampler(curvature) if request.sampler is None else request.sampler
@@ -87,7 +108,7 @@ def _extrapolated(
         seed=derived_seed(request.seed, 0, Purpose.EXTRAPOLATION),
         extrapolate=False,
     )
-    return extrapolated(posterior, run_here(model, again), ratio)
+    return extrapolated(posterior, _run(model, again, None), ratio)
 
 
 def finished(session: Session, progress: bool, pause: Pause | None, started: float) -> Posterior:

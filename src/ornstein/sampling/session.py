@@ -7,9 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ornstein.compute.precision import width
+from ornstein.curvature.leverage import factors
 from ornstein.dynamics.dynamics import Sampler
 from ornstein.engine.run import Pause, Run
 from ornstein.model.model import Model
+from ornstein.rows.unequal import UnequalRows
 from ornstein.sampling.collect import Collection
 from ornstein.sampling.plan import Schedule
 from ornstein.sampling.warmup import Tuned, WarmUp, retuner, stride_of, warm_up
@@ -31,17 +33,20 @@ class Session:
         sampler: Sampler | None = None,
     ) -> None:
         self.model, self.plan, self.sampler = model, plan, sampler
+        probabilities = tuned.curvature.probabilities
+        unequal = None if probabilities is None else UnequalRows.of(probabilities)
+        drawn = model if probabilities is None else model.reweighted(factors(probabilities))
         mode, dtype = tuned.curvature.mode, plan.dtype
         with width(dtype):
             rows = tuned.dynamics.batch_size
             problem = (
-                model.problem_without_data(dtype, mode)
-                if model.streams
-                else model.problem(dtype, mode, rows)
+                drawn.problem_without_data(dtype, mode)
+                if drawn.streams
+                else drawn.problem(dtype, mode, rows)
             )
-        feed = model.feed(mode, dtype, rows)
+        feed = drawn.feed(mode, dtype, rows)
         self.run = Run(
-            model.loss,
+            drawn.loss,
             problem,
             tuned.dynamics,
             model.n_data,
@@ -50,6 +55,7 @@ class Session:
             dtype,
             feed,
             plan.first_chain,
+            unequal,
         )
         self.warmup = WarmUp(
             tuned,
@@ -61,7 +67,9 @@ class Session:
             plan.warmup_limit,
             sampler is not None,
         )
-        self._retune = None if sampler is None else retuner(model, self.run, sampler, plan.seed)
+        self._retune = (
+            None if sampler is None else retuner(drawn, self.run, sampler, plan.seed, unequal)
+        )
         self.collection: Collection | None = None
 
     @property

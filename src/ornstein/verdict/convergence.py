@@ -6,13 +6,11 @@ import numpy as np
 
 from ornstein.checks import printable
 from ornstein.theory.stationarity import stationarity_test
-from ornstein.types import Array
 from ornstein.verdict import thresholds
+from ornstein.verdict.effective import most_different
 from ornstein.verdict.finding import Finding, graded, skipped, worst
 from ornstein.verdict.fluctuation import fluctuation_dissipation
 from ornstein.verdict.subject import Subject
-
-PARAMETERS_LOOKED_AT = 4
 
 
 def length(subject: Subject) -> Finding | None:
@@ -87,7 +85,7 @@ def chains_agree(subject: Subject) -> Finding:
         return skipped("R-hat, ESS", subject.no_chains)
     from ornstein.posterior.statistics import effective_sample_size, split_r_hat
 
-    columns = np.argsort(-_disagreement(draws))[:PARAMETERS_LOOKED_AT]
+    columns = most_different(draws)
     series = {subject.posterior.names[column]: draws[:, :, column] for column in columns}
     if law is not None:
         series["the slowest direction"] = (draws - law.curvature.mode) @ law.process.modes.slowest
@@ -122,27 +120,6 @@ def chains_agree(subject: Subject) -> Finding:
         else "the chains disagree: warm up longer, or take more draws"
     )
     return Finding("R-hat, ESS", level, r_hat, thresholds.R_HAT, sentence, remedy, detail)
-
-
-def fewest_effective(subject: Subject) -> float:
-    """The smallest bulk ESS among the parameters whose chains differ most."""
-    from ornstein.posterior.statistics import effective_sample_size
-
-    draws = subject.posterior.draws
-    columns = np.argsort(-_disagreement(draws))[:PARAMETERS_LOOKED_AT]
-    known = float(subject.posterior.settings.get("effective_draws", np.inf))
-    return min(known, *(effective_sample_size(draws[:, :, column], "bulk") for column in columns))
-
-
-def _disagreement(draws: Array) -> Array:
-    """Variance of the means of half chains over the variance within them, per parameter: what R-hat
-    grows with.
-    """
-    half = draws.shape[1] // 2
-    halves = np.concatenate([draws[:, :half], draws[:, -half:]])
-    within = halves.var(axis=1, ddof=1).mean(axis=0)
-    between = halves.mean(axis=1).var(axis=0, ddof=1)
-    return np.divide(between, within, out=np.full(within.shape, np.inf), where=within > 0)
 
 
 def _or_infinite(value: float) -> float:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ornstein.checks import printable
-from ornstein.curvature.derivatives import derivatives_of
+from ornstein.curvature.leverage import drawn_moments
 from ornstein.rows.scheme import effective_batch
 from ornstein.streams import Purpose, sequence
 from ornstein.theory import Process
@@ -21,6 +21,7 @@ from ornstein.theory.stationarity import SHORTEST
 from ornstein.types import Array
 from ornstein.verdict.coordinates import Coordinates, wider_of
 from ornstein.verdict.density import Density
+from ornstein.verdict.effective import fewest_effective
 from ornstein.verdict.monte_carlo import MonteCarloError, expected_error
 
 if TYPE_CHECKING:
@@ -206,11 +207,11 @@ class Subject:
     @cached_property
     def independent(self) -> float:
         """How many independent draws all draws are worth, for the parameter with the fewest."""
-        from ornstein.verdict.convergence import fewest_effective
-
         if self.no_chains:
             return float(len(self.flat_draws))
-        return float(np.clip(np.nan_to_num(fewest_effective(self)), 4.0, len(self.flat_draws)))
+        fewest = np.nan_to_num(fewest_effective(self.posterior.draws))
+        known = self.posterior.settings.get("effective_draws", np.inf)
+        return float(np.clip(min(fewest, known), 4.0, len(self.flat_draws)))
 
     @property
     def draws_looked_at(self) -> int:
@@ -222,11 +223,13 @@ class Subject:
 
     @cached_property
     def gradients_at_draws(self) -> list[tuple[Array, Array, Array]]:
-        """A few draws, each with the mean and second moment of the per-example gradients there."""
+        """A few draws, each with the mean and second moment there of the gradients of single rows,
+        as minibatches hold them.
+        """
         assert self.model is not None
-        derivatives = derivatives_of(self.model)
+        probabilities = None if self.law is None else self.law.curvature.probabilities
         return [
-            (draw, *derivatives.gradient_moments(draw))
+            (draw, *drawn_moments(self.model, probabilities, draw))
             for draw in self.some_draws(self.draws_looked_at)
         ]
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from ornstein.errors import InputError, TrustWarning
+from ornstein.posterior.working import as_run
 from ornstein.verdict.agreement import as_predicted
 from ornstein.verdict.assumptions import assumptions
 from ornstein.verdict.convergence import chains_agree, length, stationary
@@ -152,7 +153,7 @@ def check(
         raise InputError(
             f"the model has {model.dim} parameters, the posterior {posterior.mean.size}"
         )
-    subject = Subject(posterior, model if model is not None else posterior.model, seed)
+    subject = Subject(*as_run(posterior, model if model is not None else posterior.model), seed)
     # What is not a number counts against the draws; it needs no warning as well.
     with np.errstate(all="ignore"):
         return Verdict(tuple(_findings(subject, stein)))

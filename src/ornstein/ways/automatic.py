@@ -16,6 +16,7 @@ from ornstein.errors import InputError, OrnsteinError
 from ornstein.model.model import Model
 from ornstein.posterior.history import Attempt
 from ornstein.posterior.posterior import Posterior
+from ornstein.posterior.working import in_working_coordinates
 from ornstein.sampling.checkpoint import seconds as as_seconds
 from ornstein.sampling.request import SampleRequest
 from ornstein.streams import Purpose, derived_seed
@@ -52,10 +53,15 @@ class Course:
 def sample_automatically(model: Model, request: SampleRequest, limits: Limits) -> Posterior:
     """The cheapest way that should end trusted, or what its verdict calls for."""
     course = Course()
-    if request.init is not None:
-        request = replace(request, init=model.flat(request.init))
-    course.folder = begun(model, request, limits, course.history)
-    return _pursued(course, model, request, limits)
+
+    def run(worked: Model, curvature: Curvature | None, init: Array | None) -> Posterior:
+        asked = replace(
+            request, curvature=curvature, init=None if init is None else worked.flat(init)
+        )
+        course.folder = begun(worked, asked, limits, course.history)
+        return _pursued(course, worked, asked, limits)
+
+    return in_working_coordinates(model, request.curvature, request.init, run)
 
 
 def resumed(
@@ -70,10 +76,14 @@ def resumed(
 ) -> Posterior:
     """Go on from the contents of one checkpoint of such a run."""
     course = Course()
-    request, limits, course.folder = asked_for(
-        path, every, meta, arrays, model, curvature, draws, course.history, progress
-    )
-    return _pursued(course, model, request, limits)
+
+    def run(worked: Model, curvature: Curvature | None, _: Array | None) -> Posterior:
+        request, limits, course.folder = asked_for(
+            path, every, meta, arrays, worked, curvature, draws, course.history, progress
+        )
+        return _pursued(course, worked, request, limits)
+
+    return in_working_coordinates(model, curvature, None, run)
 
 
 def _pursued(course: Course, model: Model, request: SampleRequest, limits: Limits) -> Posterior:
@@ -115,7 +125,12 @@ def taken(way: Way, model: Model, request: SampleRequest) -> Posterior:
     """One way, by its name: run and not judged."""
     if reason := restriction(request):
         raise InputError(f"{reason}, and {way.name!r} is not one of them: leave it out")
-    return way.run(survey(model, request.curvature, request.seed), request)
+
+    def run(worked: Model, curvature: Curvature | None, init: Array | None) -> Posterior:
+        asked = replace(request, curvature=curvature, init=init)
+        return way.run(survey(worked, curvature, request.seed), asked)
+
+    return in_working_coordinates(model, request.curvature, request.init, run)
 
 
 def attempt(

@@ -169,6 +169,10 @@ def plan(
     request = SampleRequest(
         None, draws=draws, chains=chains, curvature=curvature, seed=seed, **options
     )
+    worked = model.worked
+    if worked is not None:
+        model = worked.model
+        curvature = None if curvature is None else curvature.in_working(worked.coordinates)
     return planned(survey(model, curvature, seed), request, budget)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.special
 
 from ornstein.model.families.likelihood import Likelihood
 from ornstein.types import Array, PyTree
@@ -30,16 +29,16 @@ def linear_part(likelihood: Likelihood, params: PyTree, rows: Any) -> Array:
     return linear + _with_reference(params["intercept"], likelihood.intercept_reference)[:, None]
 
 
-def mean_of(likelihood: Likelihood, predictor: Array) -> Array:
-    """E[y | u] of linear predictors u, as `Likelihood.mean` has it."""
-    if likelihood.family == "bernoulli":
-        return scipy.special.expit(predictor)
-    if likelihood.family == "categorical":
-        return scipy.special.softmax(predictor, axis=-1)
-    if likelihood.family == "poisson":
-        with np.errstate(over="ignore"):
-            return np.exp(predictor)
-    return predictor
+def mean_of(likelihood: Likelihood, predictor: Array, shared: dict[str, Array]) -> Array:
+    """E[y | u] of linear predictors u; `shared` are the auxiliary parameters of the same draws."""
+    return likelihood.mean(
+        predictor, {name: along(predictor, value) for name, value in shared.items()}
+    )
+
+
+def along(predictor: Array, value: Array) -> Array:
+    """One number per draw, with axes so that it broadcasts against (draws, rows, …)."""
+    return value.reshape(len(value), *([1] * (predictor.ndim - 1)))
 
 
 def _with_reference(values: Array, missing: bool) -> Array:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
-from ornstein.errors import InputError
+from ornstein.model.families.family import Auxiliary, Family
+from ornstein.model.families.table import rebuilt
+from ornstein.model.tables import NewRows
 from ornstein.rows.choice import Traits
 from ornstein.types import PyTree, Traced
-
-FAMILIES = ("gaussian", "bernoulli", "categorical", "poisson")
-
-
-def checked_family(family: str) -> str:
-    """The name of a family, or a sentence on which there are."""
-    if family not in FAMILIES:
-        raise InputError(f"unknown family {family!r}; choose one of {FAMILIES}")
-    return family
 
 
 @dataclass(frozen=True)
@@ -28,7 +22,8 @@ class Likelihood:
     """log p(y | x, θ) of one example; equal settings compare equal, so that fits share compiled
     code.
 
-    `elementary` is that of its `Traits`.
+    All fields are plain values, which saved files hold: the family by its name, and in `settings`
+    the numbers that it fixes. `elementary` is that of its `Traits`.
     """
 
     family: str
@@ -37,12 +32,35 @@ class Likelihood:
     coef_reference: bool = False
     intercept_reference: bool = False
     elementary: bool = False
+    link: str = ""
+    settings: tuple[tuple[str, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        # files hold lists, and those of 0.1 no link
+        settings = tuple((name, value) for name, value in self.settings)
+        object.__setattr__(self, "settings", settings)
+        object.__setattr__(self, "link", self.law.link)
+
+    @property
+    def law(self) -> Family:
+        """The family itself."""
+        own = (("infer_scale", self.infer_scale),) if self.family == "gaussian" else ()
+        return rebuilt(self.family, self.link, (*self.settings, *own))
+
+    @property
+    def outcomes(self) -> int:
+        """How many probabilities an expectation consists of, 0 where it is one number."""
+        return self.predictors if self.law.classes else self.law.outcomes
+
+    @property
+    def auxiliaries(self) -> tuple[Auxiliary, ...]:
+        """The parameters beside coefficients and intercept, in the order of their predictors."""
+        return self.law.auxiliaries
 
     @property
     def traits(self) -> Traits:
         """What allows faster steps; the scale of a gaussian family, once known, is one factor."""
-        polynomial = self.elementary and self.family == "gaussian"
-        return Traits(self.elementary, polynomial, Likelihood.change)
+        return Traits(self.elementary, self.elementary and self.law.polynomial, Likelihood.change)
 
     def __call__(self, params: PyTree, example: PyTree, hyperparameters: PyTree) -> Traced:
         value = self.of_predictor(self._predictors(params, example), example["y"], hyperparameters)
@@ -58,12 +76,9 @@ class Likelihood:
         contribute is in the offset (`GLM._centred`).
         """
         predictors = self._predictors(params, example)
-        offset = (
-            example["offset"]
-            if "offset" in example
-            else jnp.zeros(predictors.shape[int(self.infer_scale) :])
-        )
-        still = self._with_scale(offset.astype(predictors.dtype), centre)
+        shape = () if self.auxiliaries else predictors.shape
+        offset = example["offset"] if "offset" in example else jnp.zeros(shape)
+        still = self._stacked(offset.astype(predictors.dtype), centre)
         slope = jax.grad(self.of_predictor)(still, example["y"], hyperparameters)
         value = self.of_predictor(predictors, example["y"], hyperparameters) - jnp.sum(
             slope * predictors
@@ -75,10 +90,12 @@ class Likelihood:
         predictor = self.predictor(params, example["x"])
         if "offset" in example:
             predictor = predictor + example["offset"]
-        return self._with_scale(predictor, params)
+        return self._stacked(predictor, params)
 
-    def _with_scale(self, predictor: Traced, params: PyTree) -> Traced:
-        return jnp.stack([predictor, params["log_scale"]]) if self.infer_scale else predictor
+    def _stacked(self, predictor: Traced, params: PyTree) -> Traced:
+        """The linear predictor, with the auxiliary parameters after it where there are any."""
+        shared = [params[auxiliary.name] for auxiliary in self.auxiliaries]
+        return jnp.stack([predictor, *shared]) if shared else predictor
 
     def predictor(self, params: PyTree, x: Traced) -> Traced:
         """The linear predictor: a scalar, or a vector with one entry per class."""
@@ -102,56 +119,19 @@ class Likelihood:
         return linear + intercept
 
     def of_predictor(self, predictor: Traced, y: Traced, hyperparameters: PyTree) -> Traced:
-        if self.family == "gaussian":
-            if self.infer_scale:
-                mean, log_scale = predictor[0], predictor[1]
-                fit = ((y - mean) * jnp.exp(-log_scale)) ** 2
-            else:
-                # The scale's part comes as one number: no exponential and no division for every
-                # row.
-                mean, log_scale = predictor, jnp.log(hyperparameters["noise_scale"])
-                fit = (y - mean) ** 2 * (1.0 / hyperparameters["noise_scale"]) ** 2
-            return -0.5 * fit - log_scale - 0.5 * np.log(2.0 * np.pi)
-        if self.family == "bernoulli":
-            # Not yu − softplus(u), whose slope is lost to rounding at large u.
-            return -_softplus((1.0 - 2.0 * y) * predictor)
-        if self.family == "categorical":
-            # Not predictor[y], whose slope is a scatter.
-            chosen = jnp.where(jnp.arange(predictor.shape[-1]) == y, predictor, 0.0)
-            return jnp.sum(chosen) - jax.nn.logsumexp(predictor)
-        return y * predictor - jnp.exp(predictor) - jax.scipy.special.gammaln(y + 1.0)
+        """log p(y) for what `_stacked` returns."""
+        law = self.law
+        shared = {item.name: predictor[k + 1] for k, item in enumerate(law.auxiliaries)}
+        u = predictor[0] if shared else predictor
+        return law.log_density(u, y, shared, hyperparameters)
 
-    def mean(self, predictor: Traced) -> Traced:
-        """E[y | x, θ]: probabilities for the two discrete families."""
-        if self.family == "bernoulli":
-            return jax.nn.sigmoid(predictor)
-        if self.family == "categorical":
-            return jax.nn.softmax(predictor, axis=-1)
-        return jnp.exp(predictor) if self.family == "poisson" else predictor
+    def mean(self, predictor: Any, shared: Mapping[str, Any]) -> Any:
+        """E[y | u]: probabilities where y holds labels."""
+        return self.law.mean(predictor, shared)
 
-
-@jax.custom_jvp
-def _softplus(u: Traced) -> Traced:
-    """log(1 + exp u), whose slope needs one exponential; JAX's own takes two and a logarithm, half
-    the time of a step.
-    """
-    return jax.nn.softplus(u)
-
-
-@_softplus.defjvp
-def _softplus_slope(primals: tuple[Traced], tangents: tuple[Traced]) -> tuple[Traced, Traced]:
-    return _softplus(primals[0]), _sigmoid(primals[0]) * tangents[0]
-
-
-@jax.custom_jvp
-def _sigmoid(u: Traced) -> Traced:
-    return jax.nn.sigmoid(u)
-
-
-@_sigmoid.defjvp
-def _sigmoid_slope(primals: tuple[Traced], tangents: tuple[Traced]) -> tuple[Traced, Traced]:
-    """s(u)s(−u) and not s(1−s), which is zero from u = 37 on."""
-    return _sigmoid(primals[0]), _sigmoid(primals[0]) * _sigmoid(-primals[0]) * tangents[0]
+    def shared(self, params: PyTree) -> dict[str, Any]:
+        """The auxiliary parameters among the parameters."""
+        return {auxiliary.name: params[auxiliary.name] for auxiliary in self.auxiliaries}
 
 
 @dataclass(frozen=True)
@@ -165,7 +145,7 @@ class PredictorLoss:
     def __call__(
         self, predictors: Traced, y: Traced, weight: Traced, hyperparameters: PyTree
     ) -> Traced:
-        many = self.likelihood.family == "categorical" or self.likelihood.infer_scale
+        many = self.likelihood.law.classes or self.likelihood.auxiliaries
         return -weight * self.likelihood.of_predictor(
             predictors if many else predictors[0], y, hyperparameters
         )
@@ -182,4 +162,9 @@ class Predict:
     columns: tuple[str, ...] = ()
 
     def __call__(self, params: PyTree, x: Traced) -> Traced:
-        return self.likelihood.mean(self.likelihood.predictor(params, x))
+        likelihood = self.likelihood
+        return likelihood.mean(likelihood.predictor(params, x), likelihood.shared(params))
+
+    def new_rows(self, inputs: object) -> NewRows | None:
+        """The rows that a table's columns become, where the model was made by a formula."""
+        return inputs if isinstance(inputs, NewRows) else None
