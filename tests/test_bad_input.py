@@ -244,37 +244,34 @@ REFUSED = {
         r"not positive definite: .* in the direction [+-]0.71 a, [+-]0.71 b",
     ),
     "draws in words": (
-        lambda: orn.sample(orn.glm(X, Y), orn.ConstantSGD("full"), draws="many"),
+        lambda: orn.sample(orn.glm(X, Y), draws="many"),
         r"draws must be a positive whole number",
     ),
     "no draws": (
-        lambda: orn.sample(orn.glm(X, Y), orn.ConstantSGD("full"), draws=0),
+        lambda: orn.sample(orn.glm(X, Y), draws=0),
         r"draws must be a positive whole number; got 0",
     ),
     "no chains": (
-        lambda: orn.sample(orn.glm(X, Y), orn.ConstantSGD("full"), chains=0),
+        lambda: orn.sample(orn.glm(X, Y), chains=0),
         r"chains must be a positive whole number; got 0",
     ),
     "a seed below zero": (
-        lambda: orn.sample(orn.glm(X, Y), orn.ConstantSGD("full"), seed=-1),
+        lambda: orn.sample(orn.glm(X, Y), seed=-1),
         r"seed must be a whole number, 0 or more; got -1",
     ),
     "half precision": (
-        lambda: orn.sample(orn.glm(X, Y), orn.ConstantSGD("full"), dtype="float16"),
+        lambda: orn.sample(orn.glm(X, Y), dtype="float16"),
         r"dtype must be 'float32' or 'float64'",
     ),
     "thin zero": (
-        lambda: orn.sample(orn.glm(X, Y), orn.ConstantSGD("full"), thin=0),
+        lambda: orn.sample(orn.glm(X, Y), thin=0),
         r"thin must be a positive whole number or 'auto'; got 0",
     ),
     "warmup below zero": (
-        lambda: orn.sample(orn.glm(X, Y), orn.ConstantSGD("full"), warmup=-1),
+        lambda: orn.sample(orn.glm(X, Y), warmup=-1),
         r"warmup must be a whole number, 0 or more",
     ),
-    "keep nothing": (
-        lambda: orn.sample(orn.glm(X, Y), orn.ConstantSGD("full"), keep="nothing"),
-        r"keep must be",
-    ),
+    "keep nothing": (lambda: orn.sample(orn.glm(X, Y), keep="nothing"), r"keep must be"),
     "no sampler": (lambda: orn.sample(orn.glm(X, Y), "SGD"), r"sampler"),
     "no model": (lambda: orn.sample(X), r"model must be a Model"),
     "no model to measure": (lambda: orn.measure(X), r"model must be a Model"),

@@ -44,7 +44,10 @@ COUNTS = RNG.poisson(np.exp(0.3 * X[:, 0]))
 SHORT = {"draws": 8, "chains": 1, "thin": 1, "warmup": 5, "progress": False, "batch_size": 6}
 
 
-def fit(X=X, y=GAUSSIAN, sampler=None, options=None, **model):
+FULL = orn.ConstantSGD("full")
+
+
+def fit(X=X, y=GAUSSIAN, sampler=FULL, options=None, **model):
     return orn.sample(orn.glm(X, y, **model), sampler, **{**SHORT, **(options or {})})
 
 

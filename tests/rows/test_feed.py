@@ -241,7 +241,8 @@ rng = np.random.default_rng(0)
 small = rng.normal(size=(2000, columns)).astype(np.float32)
 np.save(path + ".small.npy", small)
 labels = small[:, 0] > 0.1 * rng.normal(size=2000)
-orn.sample(orn.glm(path + ".small.npy", labels, family="bernoulli"), orn.ConstantSGD("full"), **options)  # compiled
+model = orn.glm(path + ".small.npy", labels, family="bernoulli")
+orn.sample(model, orn.ConstantSGD("full"), **options)  # compiled
 X = np.load(path, mmap_mode="r")
 y = np.concatenate([X[start:start + 10_000, :3].sum(axis=1) for start in range(0, rows, 10_000)])
 y = y + np.random.default_rng(1).logistic(size=rows) > 0

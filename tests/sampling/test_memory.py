@@ -32,8 +32,8 @@ for start in range(0, {N}, 10_000):
 y = X[:, 0] + rng.normal(size={N}).astype(np.float32)
 data = X.nbytes + y.nbytes
 with_data = peak()
-post = orn.sample(orn.glm(X, y), orn.ConstantSGD("full"), batch_size=200, draws=20, chains=2, thin=50, warmup=100,
-                  progress=False)
+post = orn.sample(orn.glm(X, y), orn.ConstantSGD("full"), batch_size=200, draws=20, chains=2,
+                  thin=50, warmup=100, progress=False)
 assert np.all(np.isfinite(post.draws))
 print(json.dumps({{"baseline": baseline, "data": data, "with_data": with_data, "peak": peak()}}))
 """

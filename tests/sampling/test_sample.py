@@ -25,7 +25,10 @@ def regression():
     return model, orn.measure(model)
 
 
-def quick(sampler=None, **options):
+FULL = orn.ConstantSGD("full")
+
+
+def quick(sampler=FULL, **options):
     model, curvature = regression()
     defaults = {
         "curvature": curvature,

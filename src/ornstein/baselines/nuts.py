@@ -128,7 +128,8 @@ def _nuts(
     if divergences:
         warnings.warn(
             f"{divergences} of {program.draws * chains} NUTS transitions diverged: the draws may"
-            " miss a part of the posterior. Raise target_accept towards 1, or reparameterise the model",
+            " miss a part of the posterior. Raise target_accept towards 1, or reparameterise the"
+            " model",
             ConvergenceWarning,
             stacklevel=5,
         )

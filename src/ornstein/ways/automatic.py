@@ -156,6 +156,8 @@ def attempt(
             else:
                 posterior = course.folder.taken(way, number, situation, asked, left)
         except OrnsteinError as error:
+            if isinstance(error, InputError) and restriction(request):
+                raise  # what the user asked of stochastic gradients cannot be done
             seconds = time.perf_counter() - began
             course.refusals.append(error)
             course.tried.append(Tried(way, (), False))

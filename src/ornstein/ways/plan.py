@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ornstein.checks import is_number
 from ornstein.curvature.curvature import Curvature
-from ornstein.errors import InputError
+from ornstein.errors import CurvatureError, InputError
 from ornstein.model.model import Model
 from ornstein.sampling.request import SampleRequest
 from ornstein.ways import REGISTRY
@@ -197,7 +197,7 @@ def elected(rows: tuple[Forecast, ...], work: float, situation: Situation) -> st
     if not able:  # minibatches of few rows are better than nothing
         able = [row for row in rows if not math.isnan(row.work)]
     if not able:
-        raise InputError(f"there is no way to this posterior: {situation.why or rows[0].words}")
+        raise CurvatureError(situation.why or rows[0].words)
     within = [row for row in able if row.work <= work] or [min(able, key=lambda row: row.work)]
     good = [row for row in within if row.kl <= GOOD]
     if good:

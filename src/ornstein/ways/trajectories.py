@@ -192,8 +192,8 @@ def _drawn(
     if found.displacements.shape[1] < FEWEST_DRAWS and not found.complete:
         raise WayError(
             f"NUTS took {found.leapfrogs:,} passes over the data, all that its budget allows,"
-            f" before it had {FEWEST_DRAWS} draws a chain: raise budget, or give the model a prior that"
-            " holds its parameters"
+            f" before it had {FEWEST_DRAWS} draws a chain: raise budget, or give the model a"
+            " prior that holds its parameters"
         )
     if found.divergences:
         warnings.warn(
