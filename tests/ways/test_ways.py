@@ -47,6 +47,11 @@ def of_skewed(skewed):
     return survey(skewed)
 
 
+@pytest.fixture(scope="module")
+def answer(skewed):
+    return orn.sample(skewed, **QUIET)
+
+
 def row(way, kl, seconds, work=1.0, possible=True):
     return Forecast(way, kl, 1.0, 1.0, work, seconds, 0.0, "", possible)
 
@@ -124,8 +129,8 @@ class TestRemedies:
         found = following([Tried(way, raised, True)], situation, SampleRequest(), 1e9)
         return None if found is None else found[0]
 
-    def test_a_chain_that_is_too_short_runs_longer(self, of_skewed):
-        way = self.next_after(of_skewed, "sgld-cv", finding("length"))
+    def test_a_chain_that_is_too_short_runs_longer(self, gaussian):
+        way = self.next_after(survey(gaussian), "sgld-cv", finding("length"))
         assert way.name == "sgld-cv" and way.times == 4
 
     def test_a_law_that_is_wrong_calls_for_a_nearer_one(self, of_skewed):
@@ -146,10 +151,6 @@ class TestRemedies:
 
 
 class TestSample:
-    @pytest.fixture(scope="class")
-    def answer(self, skewed):
-        return orn.sample(skewed, **QUIET)
-
     def test_it_ends_trusted_and_says_how(self, answer):
         assert answer.check().trusted
         assert answer.history[-1].verdict == "trusted"
@@ -220,7 +221,7 @@ class TestLoop:
 
     def test_a_wrong_way_is_followed_by_a_right_one(self, gaussian, first_wrong):
         answer = orn.sample(gaussian, **QUIET)
-        assert [one.way for one in answer.history] == ["wrong", "laplace"]
+        assert [one.way for one in answer.history] == ["wrong", "laplace-weighted"]
         assert [one.verdict for one in answer.history] == ["not trusted", "trusted"]
         assert answer.draws.shape == (4, 1000, 4)  # nothing of the first
         np.testing.assert_allclose(answer.sd, np.sqrt(np.diagonal(answer.covariance)))
@@ -236,7 +237,7 @@ class TestLoop:
         assert "would be more than the budget" in answer.settings["stopped"]
 
     def test_a_deadline_stops_it_and_its_budget_repeats_it(self, skewed, first_wrong):
-        answer = orn.sample(skewed, deadline=1e-6, **QUIET)
+        answer = orn.sample(skewed, deadline="0.001s", **QUIET)
         assert len(answer.history) == 1 and answer.settings["stopped"]
         again = orn.sample(skewed, budget=answer.settings["work"], **QUIET)
         np.testing.assert_array_equal(again.draws, answer.draws)

@@ -25,11 +25,11 @@ from ornstein.verdict.finding import LEVELS
 from ornstein.verdict.verdict import Judgement, judge
 from ornstein.ways import way_by_name
 from ornstein.ways.costs import gradient_seconds, machine_factor
-from ornstein.ways.plan import Plan, planned, restriction
+from ornstein.ways.plan import Plan, planned
 from ornstein.ways.remedies import MOST_WAYS, Tried, following, raised_by
 from ornstein.ways.saved import Folder, Limits, asked_for, begun
 from ornstein.ways.situation import Situation, survey
-from ornstein.ways.way import Way
+from ornstein.ways.way import Way, restriction
 
 INTERRUPTED = "interrupted"
 

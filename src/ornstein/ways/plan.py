@@ -19,7 +19,7 @@ from ornstein.sampling.request import SampleRequest
 from ornstein.ways import REGISTRY
 from ornstein.ways.costs import default_budget, machine_factor
 from ornstein.ways.situation import GOOD, Situation, survey
-from ornstein.ways.way import Forecast, impossible
+from ornstein.ways.way import Forecast, impossible, restriction
 
 if TYPE_CHECKING:
     import pandas
@@ -194,8 +194,6 @@ def elected(rows: tuple[Forecast, ...], work: float, situation: Situation) -> st
     nearest to the posterior.
     """
     able = [row for row in rows if row.possible]
-    if not able:  # minibatches of few rows are better than nothing
-        able = [row for row in rows if not math.isnan(row.work)]
     if not able:
         raise CurvatureError(situation.why or rows[0].words)
     within = [row for row in able if row.work <= work] or [min(able, key=lambda row: row.work)]
@@ -203,17 +201,6 @@ def elected(rows: tuple[Forecast, ...], work: float, situation: Situation) -> st
     if good:
         return min(good, key=lambda row: row.seconds).way
     return min(within, key=lambda row: (row.kl, row.seconds)).way
-
-
-def restriction(request: SampleRequest) -> str:
-    """Why only stochastic gradients can do what was asked; empty where others can too."""
-    usual = SampleRequest()
-    asked = [
-        name
-        for name in ("batch_size", "scheme", "thin", "warmup", "extrapolate", "keep", "max_steps")
-        if getattr(request, name) != getattr(usual, name)
-    ]
-    return f"{asked[0]} is for stochastic gradients" if asked else ""
 
 
 def checked_budget(budget: float | None, situation: Situation) -> float:

@@ -9,10 +9,9 @@ from ornstein.verdict.finding import LEVELS, Finding
 from ornstein.verdict.thresholds import EFFECTIVE_DRAWS, LARGEST_R_HAT
 from ornstein.verdict.verdict import Verdict
 from ornstein.ways import REGISTRY
-from ornstein.ways.plan import restriction
 from ornstein.ways.situation import Situation
 from ornstein.ways.trajectories import MetricNuts, Nuts
-from ornstein.ways.way import Forecast, Way
+from ornstein.ways.way import Forecast, Way, restriction
 
 MOST_WAYS = 4
 # Findings that a longer chain mends.

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from ornstein.dynamics.dynamics import Dynamics, Sampler
 from ornstein.dynamics.prediction import Prediction
@@ -15,7 +18,7 @@ from ornstein.sampling.request import SampleRequest
 from ornstein.sampling.run import run_here
 from ornstein.ways.costs import COMPILING, step_seconds
 from ornstein.ways.situation import Situation
-from ornstein.ways.way import Forecast, impossible
+from ornstein.ways.way import Forecast, impossible, restriction
 
 # Minibatches of fewer rows are no minibatches: NUTS takes seconds there.
 FEWEST_ROWS = 500
@@ -46,11 +49,17 @@ class StochasticGradients:
         curvature = situation.curvature
         if curvature is None:
             return impossible(self.name, situation.why)
+        if situation.n_data < FEWEST_ROWS and not restriction(request):
+            words = f"only {situation.n_data} rows: minibatches gain nothing"
+            return impossible(self.name, words)
         try:
-            dynamics, prediction = tuned(
-                self.sampler, curvature, request.batch_size, request.scheme
-            )
-            require_stable(dynamics, prediction)
+            # numbers may be anything here: what cannot be tuned is not taken
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                dynamics, prediction = tuned(
+                    self.sampler, curvature, request.batch_size, request.scheme
+                )
+                require_stable(dynamics, prediction)
         except OrnsteinError as error:
             return impossible(self.name, str(error))
         return self._forecast(situation, request, dynamics, prediction)
@@ -74,8 +83,6 @@ class StochasticGradients:
             rows_read, size, dynamics.preconditioner.ndim == 2
         )
         memory = 12.0 * request.draws * request.chains * size
-        few = n_data < FEWEST_ROWS and request.batch_size == "auto"
-        words = f"only {n_data} rows: minibatches gain nothing" if few else self.words
         return Forecast(
             self.name,
             theory + self.share * situation.laplace_kl,
@@ -84,8 +91,7 @@ class StochasticGradients:
             min(steps, request.max_steps) * rows_read / n_data,
             seconds,
             memory,
-            words,
-            not few,
+            self.words,
         )
 
     def run(

@@ -50,6 +50,17 @@ def impossible(way: str, words: str) -> Forecast:
     return Forecast(way, nothing, nothing, nothing, nothing, nothing, nothing, words, False)
 
 
+def restriction(request: SampleRequest) -> str:
+    """Why only stochastic gradients can do what was asked; empty where others can too."""
+    usual = SampleRequest()
+    asked = [
+        name
+        for name in ("batch_size", "scheme", "thin", "warmup", "extrapolate", "keep", "max_steps")
+        if getattr(request, name) != getattr(usual, name)
+    ]
+    return f"{asked[0]} is for stochastic gradients" if asked else ""
+
+
 class Way(Protocol):
     """One way to a posterior. Ways are frozen dataclasses; `ornstein.ways.REGISTRY` lists them."""
 
