@@ -32,6 +32,7 @@ KNOWS = {
     "samplers": "rules that turn a Curvature into a Dynamics, one per file",
     "dynamics": "the recursion that every sampler is, and its predicted law",
     "curvature": "the mode, the Hessian A, the gradient noise C",
+    "regression": "formulas and tables: from columns to a model and back",
     "model": "what is inferred; the only room that knows N",
     "rows": "how rows are held, drawn and summed; no model",
     "compute": "JAX: precision, compilation, the Kernel protocol",

@@ -36,7 +36,11 @@ class GroupDerivatives(Autodiff):
         self._found: tuple[float, Array, Array, Array, Array | None] | None = None
 
     def value_and_gradient(self, theta: Array) -> tuple[float, Array]:
-        if self._place is not None and np.array_equal(theta, self._place):
+        if (
+            self._found is not None
+            and self._place is not None
+            and np.array_equal(theta, self._place)
+        ):
             value, slope, *_ = self._second_order(theta)
             return value, slope
         values, slopes = self.values_and_gradients(theta[None])
@@ -91,7 +95,7 @@ class GroupDerivatives(Autodiff):
         """Mean value, slope, outer product of slopes and Hessian, and the Hessians of all groups
         where they can be held. Remembered for one place.
         """
-        if self._found is not None and np.array_equal(theta, self._place):
+        if self._place is not None and np.array_equal(theta, self._place):
             return self._found
         size, n_data = self.model.dim, self.model.n_data
         value, slope = 0.0, np.zeros(size)

@@ -60,7 +60,7 @@ def find_mode(
             failures.append(error)
             endless = sum(failure.kind == "no-maximum" for failure in failures) == ENDLESS
             # at the start itself the gradient may be a wrong one, of a function not written for it
-            kinked = error.kind == "kink" and not np.array_equal(error.place, start)
+            kinked = error.kind == "kink" and not np.array_equal(np.asarray(error.place), start)
             if endless or kinked:
                 break
             continue
