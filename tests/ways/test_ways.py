@@ -17,9 +17,10 @@ from ornstein.verdict.finding import Finding
 from ornstein.ways import REGISTRY, way_by_name
 from ornstein.ways import automatic as loop
 from ornstein.ways.plan import elected, planned, restriction
+from ornstein.ways.probe import GOOD
 from ornstein.ways.remedies import Tried, following
 from ornstein.ways.situation import Situation, survey
-from ornstein.ways.way import GOOD, Forecast
+from ornstein.ways.way import Forecast
 from ornstein.ways.weighted import _resampled
 
 QUIET = {"progress": False}

@@ -8,9 +8,11 @@ from __future__ import annotations
 from ornstein.errors import InputError
 from ornstein.samplers import FORMS
 from ornstein.ways.laplace import Laplace
+from ornstein.ways.lockstep import LockstepHmc
 from ornstein.ways.low_rank import LowRank
 from ornstein.ways.stochastic import StochasticGradients
 from ornstein.ways.trajectories import MetricNuts, Nuts
+from ornstein.ways.variational import GaussianVi
 from ornstein.ways.way import Way
 from ornstein.ways.weighted import WeightedLaplace
 
@@ -19,6 +21,7 @@ FOLLOWED = 0.1
 
 REGISTRY: tuple[Way, ...] = (
     Laplace(),
+    GaussianVi(),
     WeightedLaplace(),
     StochasticGradients("constant-sgd-full", "gradient noise shaped like the posterior"),
     StochasticGradients("constant-sgd-diagonal", "as near as one rate per parameter comes"),
@@ -28,6 +31,7 @@ REGISTRY: tuple[Way, ...] = (
     StochasticGradients(
         "sgld-cv", "small steps with injected noise; a draw costs few minibatches", FOLLOWED
     ),
+    LockstepHmc(),
     MetricNuts(),
     Nuts(),
     LowRank(),

@@ -20,6 +20,8 @@ POINT_ROW, POINT_COLUMN = 5e-8, 2e-10
 LEAPFROG, LEAPFROG_SQUARE = 2.5e-5, 1e-9
 # A step on a minibatch: the step itself, each row, each number of a row, D² for a full step.
 STEP, STEP_ROW, STEP_COLUMN, STEP_SQUARE = 1.2e-6, 6e-9, 1.0e-9, 1.6e-10
+# A gradient of all chains in lockstep, beside the rows.
+KICK = 3e-4
 # Compiling a chain of stochastic gradients, and one of NUTS.
 COMPILING, COMPILING_NUTS = 0.6, 2.5
 # A check of the draws compiles too.

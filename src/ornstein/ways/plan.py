@@ -18,7 +18,8 @@ from ornstein.model.model import Model
 from ornstein.sampling.request import SampleRequest
 from ornstein.ways import REGISTRY
 from ornstein.ways.costs import default_budget, machine_factor
-from ornstein.ways.situation import GOOD, Situation, survey
+from ornstein.ways.probe import GOOD
+from ornstein.ways.situation import Situation, survey
 from ornstein.ways.way import Forecast, impossible, restriction
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import Protocol
 
 from ornstein.posterior.posterior import Posterior
 from ornstein.sampling.request import SampleRequest
-from ornstein.ways.situation import GOOD, Situation
+from ornstein.ways.probe import GOOD
+from ornstein.ways.situation import Situation
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ class WeightedLaplace:
     stochastic: bool = False
 
     def forecast(self, situation: Situation, request: SampleRequest) -> Forecast:
-        probe = situation.probe
+        probe = situation.nearest
         if probe is None:
             return impossible(self.name, situation.why or "only diagonals are known")
         if situation.dim > LARGE:
@@ -73,7 +73,7 @@ class WeightedLaplace:
         count = _points(request)
         seed = derived_seed(request.seed, 2, Purpose.PLAN)
         with np.errstate(all="ignore"):
-            weighted = weigh(Density(model), curvature.laplace, count, seed)
+            weighted = weigh(Density(model), situation.gaussian, count, seed)
         weights, k = weighted.weights, float(weighted.pareto_k)
         size = 1.0 / float(np.sum(weights**2))
         if not k <= PARETO_K or not size >= EFFECTIVE_DRAWS:
