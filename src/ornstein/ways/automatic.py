@@ -88,7 +88,7 @@ def resumed(
 
 def _pursued(course: Course, model: Model, request: SampleRequest, limits: Limits) -> Posterior:
     """Plan, run, judge, and go on until an answer is trusted or nothing is left to try."""
-    situation = survey(model, request.curvature, request.seed)
+    situation = survey(model, request.curvature, request.seed, request.scheme)
     plan = planned(situation, request, _budget(limits, situation))
     if request.progress:
         print(f"ornstein: {plan.sentence()}", file=sys.stderr)
@@ -128,7 +128,7 @@ def taken(way: Way, model: Model, request: SampleRequest) -> Posterior:
 
     def run(worked: Model, curvature: Curvature | None, init: Array | None) -> Posterior:
         asked = replace(request, curvature=curvature, init=init)
-        return way.run(survey(worked, curvature, request.seed), asked)
+        return way.run(survey(worked, curvature, request.seed, request.scheme), asked)
 
     return in_working_coordinates(model, request.curvature, request.init, run)
 

@@ -174,7 +174,7 @@ def plan(
     if worked is not None:
         model = worked.model
         curvature = None if curvature is None else curvature.in_working(worked.coordinates)
-    return planned(survey(model, curvature, seed), request, budget)
+    return planned(survey(model, curvature, seed, request.scheme), request, budget)
 
 
 def planned(situation: Situation, request: SampleRequest, budget: float | None = None) -> Plan:

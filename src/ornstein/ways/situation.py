@@ -91,14 +91,19 @@ class Situation:
 
 
 @one_thread()
-def survey(model: Model, curvature: Curvature | None = None, seed: int = 0) -> Situation:
+def survey(
+    model: Model,
+    curvature: Curvature | None = None,
+    seed: int = 0,
+    scheme: str = "replacement",
+) -> Situation:
     """Measure curvature (unless given) and probe the density."""
     if curvature is not None and curvature.dim != model.dim:
         raise InputError(f"the curvature has {curvature.dim} parameters, the model {model.dim}")
     counted = CountedPasses(derivatives_of(model))
     if curvature is None:
         try:
-            curvature = measure(model, derivatives=counted)
+            curvature = measure(model, derivatives=counted, scheme=scheme, seed=seed)
         except CurvatureError as error:
             return Situation(model, None, str(error), None, float(counted.passes))
     if curvature.diagonal or model.dim > FULL_LIMIT:
