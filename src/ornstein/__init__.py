@@ -36,6 +36,8 @@ _WHERE = {
     # Running
     "sample": "entrances",
     "resume": "entrances",
+    "plan": "ways.plan",
+    "Plan": "ways.plan",
     "cache_compilations": "compute.cache",
     # Results
     "Posterior": "posterior.posterior",
@@ -76,6 +78,7 @@ _WHERE = {
     "StabilityError": "errors",
     "StationarityWarning": "errors",
     "TrustWarning": "errors",
+    "WayError": "errors",
     "WindowWarning": "errors",
 }
 

@@ -40,6 +40,7 @@ from ornstein.errors import PredictionWarning as PredictionWarning
 from ornstein.errors import StabilityError as StabilityError
 from ornstein.errors import StationarityWarning as StationarityWarning
 from ornstein.errors import TrustWarning as TrustWarning
+from ornstein.errors import WayError as WayError
 from ornstein.errors import WindowWarning as WindowWarning
 from ornstein.hyper.em import em as em
 from ornstein.hyper.fit import EMFit as EMFit
@@ -70,3 +71,5 @@ from ornstein.sampling.averaging import average as average
 from ornstein.theory import Gaussian as Gaussian
 from ornstein.theory import kl as kl
 from ornstein.verdict.verdict import Verdict as Verdict
+from ornstein.ways.plan import Plan as Plan
+from ornstein.ways.plan import plan as plan

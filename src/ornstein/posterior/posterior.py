@@ -23,6 +23,7 @@ from ornstein.model.coordinates import Coordinates
 from ornstein.model.families.likelihood import Predict
 from ornstein.model.parameters import Layout
 from ornstein.posterior.draws import Draws
+from ornstein.posterior.history import Attempt
 from ornstein.posterior.low_rank import Sketch
 from ornstein.posterior.moments import Moments
 from ornstein.posterior.predictive import Predictive, of_function, of_regression
@@ -54,6 +55,9 @@ class Posterior:
         dynamics, curvature, prediction: what ran, where, and what theory said would come.
         settings: seed, versions, thinning, warm-up, steps and seconds.
         model: what was inferred, for `check` to ask; kept in memory and never saved.
+        history: the ways that `orn.sample` tried, with their verdicts and costs, where it chose.
+        plan: what it chose among; verdict: what it found of these draws, which `check` repeats.
+            Neither is saved.
         ran, coordinates: where the columns of a regression were changed for the run (far from zero,
             or nearly collinear), the posterior of the changed ones, and from its parameters to
             these. `dynamics` are those of the run.
@@ -70,6 +74,9 @@ class Posterior:
     moments: Gaussian | None = field(default=None, repr=False)
     constrained: dict[str, Array] | None = field(default=None, repr=False)
     model: Model | None = field(default=None, repr=False)
+    history: tuple[Attempt, ...] = ()
+    plan: object = field(default=None, repr=False)
+    verdict: Verdict | None = field(default=None, repr=False)
     ran: Posterior | None = field(default=None, repr=False)
     coordinates: Coordinates | None = field(default=None, repr=False)
 
@@ -182,6 +189,7 @@ class Posterior:
 
         Its `attrs["passes_per_draw"]` says how often each row of the data was looked at for one
         draw; for draws that are means over windows, the table's corner says it too.
+        `attrs["history"]` holds the ways that `orn.sample` tried.
         """
         import pandas
 
@@ -210,6 +218,8 @@ class Posterior:
                 }
             )
         table = pandas.DataFrame(rows, index=_labels(names))
+        if self.history:
+            table.attrs["history"] = [str(attempt) for attempt in self.history]
         if self.dynamics is not None and self.curvature is not None:
             passes = self.settings["thin"] * self.dynamics.batch_size / self.curvature.n_data
             table.attrs["passes_per_draw"] = passes
@@ -231,6 +241,9 @@ class Posterior:
                 minibatch size of its gradients.
             seed: of the points that the posterior is evaluated at.
         """
+        own = model is None or model is self.model
+        if self.verdict is not None and own and not stein and seed == 0:
+            return self.verdict
         from ornstein.verdict.verdict import check
 
         return check(self, model, stein=stein, seed=seed)

@@ -64,11 +64,13 @@ def stationary(subject: Subject) -> Finding | None:
     test = stationarity_test(
         draws - law.curvature.mode, law.process, subject.posterior.settings["thin"]
     )
-    doubtful, impossible = thresholds.DOUBTFUL_P, thresholds.IMPOSSIBLE_P
+    doubtful, impossible = (
+        bound / subject.tries for bound in (thresholds.DOUBTFUL_P, thresholds.IMPOSSIBLE_P)
+    )
     level = graded(-test.p_value, -doubtful, -impossible)
     verb = "do not differ" if level == "trusted" else "differ"
     sentence = (
-        f"early and late draws {verb} (p = {test.p_value:.2g}; wanted: above {doubtful}; not"
+        f"early and late draws {verb} (p = {test.p_value:.2g}; wanted: above {doubtful:g}; not"
         f" trusted below {impossible:g})"
     )
     detail = f"z = {test.z:.2g} in the {test.series}"
@@ -110,6 +112,7 @@ def chains_agree(subject: Subject) -> Finding:
         min(sizes, key=lambda key: sizes[key]),
     )
     r_hat, size = r_hats[highest], sizes[scarcest]
+    size = min(size, subject.posterior.settings.get("effective_draws", np.inf))
     level = worst(
         graded(r_hat, thresholds.R_HAT, thresholds.LARGEST_R_HAT),
         graded(-size, -thresholds.EFFECTIVE_DRAWS, -thresholds.TOO_FEW_DRAWS),
