@@ -16,6 +16,7 @@ from ornstein.samplers import FORMS
 if TYPE_CHECKING:
     from distributed import Client
 
+    from ornstein.dynamics.dynamics import Sampler
     from ornstein.model.model import Model
     from ornstein.regression.regress import Request
 
@@ -90,7 +91,21 @@ Decimal = Annotated[
     ),
 ]
 Link = Annotated[str | None, typer.Option(help="The link of the family.", show_default=False)]
-SAMPLER_HELP = f"{', '.join([*FORMS][:-1])} or {[*FORMS][-1]}."
+SAMPLER_HELP = (
+    "auto, which chooses (see `ornstein plan`); or by name: laplace, laplace-weighted, nuts,"
+    f" nuts-metric, {', '.join([*FORMS][:-1])} or {[*FORMS][-1]}."
+)
+Budget = Annotated[
+    float | None,
+    typer.Option(
+        help="With auto: passes over the data that everything together may take.",
+        show_default=False,
+    ),
+]
+Deadline = Annotated[
+    str | None,
+    typer.Option(help="With auto: stop early, after 60s, 5m or 1h.", show_default=False),
+]
 Family = Annotated[
     str,
     typer.Option(help="auto, gaussian, bernoulli, categorical, poisson or another family's name."),
@@ -149,6 +164,13 @@ Resume = Annotated[
             "Continue the run in the --checkpoint folder, with its settings; only --draws may"
             " be raised."
         ),
+    ),
+]
+Robust = Annotated[
+    bool,
+    typer.Option(
+        "--robust",
+        help="Robust standard errors (the sandwich A⁻¹CA⁻¹/N) in place of the posterior's.",
     ),
 ]
 Force = Annotated[
@@ -221,6 +243,20 @@ def _prior(text: str) -> tuple[str, Any]:
         raise InputError(
             f"--prior {text!r} must look like 'age=Normal(0, 1)', with {', '.join(known)}"
         ) from None
+
+
+def robust_sampler(name: str) -> Sampler:
+    """The sampler of that name, aimed at the sandwich."""
+    from dataclasses import replace
+
+    from ornstein.samplers import sampler_by_name
+    from ornstein.samplers.constant_sgd import ConstantSGD
+    from ornstein.samplers.iasg import IASG
+
+    sampler = sampler_by_name("constant-sgd-full" if name == "auto" else name)
+    if not isinstance(sampler, ConstantSGD | IASG):
+        raise InputError(f"--robust needs constant-sgd-full or iasg; got {name}")
+    return replace(sampler, target="sandwich")
 
 
 def model_of(data: Path, request: Request, folder_too: bool = False) -> Model:
