@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import resource
 import struct
 import time
+import warnings
 import zipfile
 from contextlib import contextmanager
 
@@ -98,3 +100,56 @@ def with_meta(change):
         entries["meta.npy"] = npy(np.array(json.dumps(change(meta))))
 
     return apply
+
+
+VALUES = (0, 1, -1, 2, 3, 10**6, 2**31, 2**63, 10**30, 0.5, math.nan, math.inf, -math.inf, "", "a")
+VALUES = (*VALUES, "given", None, True, False, [], {}, [1], {"array": "nowhere"}, [[]] * 50)
+
+
+def places(tree, path=()):
+    """All places in a JSON tree."""
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree)
+    for key, value in items:
+        yield (*path, key)
+        if isinstance(value, dict | list) and value:
+            yield from places(value, (*path, key))
+
+
+def with_a_lie_in_words(meta, rng):
+    """One value of the text replaced or left out."""
+    every = [place for place in places(meta) if place[0] not in ("format", "versions")]
+    *path, last = every[rng.integers(len(every))]
+    node = meta
+    for key in path:
+        node = node[key]
+    if rng.integers(8) == 0:
+        del node[last]
+    else:
+        node[last] = VALUES[rng.integers(len(VALUES))]
+    return f"{[*path, last]}: {node}"
+
+
+def with_a_lie_in_numbers(arrays, rng):
+    """One array of another shape or type, with another number, or left out."""
+    name = sorted(arrays)[rng.integers(len(arrays))]
+    array, kind = arrays[name], rng.integers(8)
+    if kind == 0:
+        del arrays[name]
+    elif kind == 1:
+        arrays[name] = array.astype(["float64", "int64", "int32", "bool", "U4"][rng.integers(5)])
+    elif kind == 2:
+        arrays[name] = np.stack([array, array])
+    elif kind == 3:
+        arrays[name] = array.reshape(-1)[: array.size // 2]
+    elif kind == 4:
+        arrays[f"{name}/more"] = array
+    else:
+        changed = np.array(array, ndmin=1)
+        wrong = [np.nan, np.inf] if array.dtype.kind == "f" else [-1, 2**31 - 1, 2**40, 7]
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            value = np.array(wrong[rng.integers(len(wrong))]).astype(array.dtype)
+        if changed.size:
+            changed.flat[rng.integers(changed.size)] = value
+        arrays[name] = changed.reshape(array.shape)
+    return f"{name} is {arrays.get(name)} by {kind}"

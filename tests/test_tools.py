@@ -34,8 +34,18 @@ def test_the_picture_shows_every_room_with_its_words():
 
 def test_the_picture_shows_the_exceptions():
     assert "   posterior.posterior → verdict.*" in words(PICTURE)
-    exception = "    ornstein.posterior.posterior -> ornstein.verdict.*\n"
-    assert "   posterior.posterior → verdict.*" not in words(rooms.drawing(changed(exception, "")))
+    exceptions = (
+        "ignore_imports =\n    ornstein.posterior.posterior -> ornstein.verdict.*\n"
+        "    ornstein.posterior.posterior -> ornstein.interfaces.report\n\n"
+    )
+    assert "   posterior.posterior → verdict.*" not in words(rooms.drawing(changed(exceptions, "")))
+
+
+def test_the_picture_names_the_other_contracts():
+    contracts = [line for line in CONTRACT.splitlines() if line.startswith("name = ")]
+    assert len(contracts) == 5
+    notes = [f"   {line.removeprefix('name = ')}." for line in contracts[2:]]
+    assert set(notes) <= set(words(PICTURE))
 
 
 def test_a_room_without_words_is_refused():

@@ -8,7 +8,9 @@ import os
 import subprocess
 import sys
 import textwrap
+from functools import partial
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -16,7 +18,8 @@ from helpers import ROOT, regression_data
 
 import ornstein as orn
 from ornstein.sampling.checkpoint import read_sealed
-from ornstein.sampling.fingerprint import STATE_VERSION, fingerprint, identity, require_same
+from ornstein.sampling.fingerprint import STATE_VERSION, fingerprint, require_same
+from ornstein.sampling.identity import identity
 from ornstein.sampling.request import SampleRequest
 
 QUICK = {"draws": 5, "chains": 2, "warmup": 20, "thin": 1, "batch_size": 10, "progress": False}
@@ -104,12 +107,112 @@ def test_identities_look_inside():
     assert identity(scheduled(1.0)) == identity(scheduled(1.0)) != identity(scheduled(2.0))
 
 
+RATE = 1.0
+
+
+def decreasing(steps):
+    return RATE / np.sqrt(1000.0 + steps)
+
+
+def named(rate):
+    def schedule(steps, *, rate=rate):
+        return rate / np.sqrt(1000.0 + steps)
+
+    return schedule
+
+
+def compiled(rate):
+    return jax.jit(lambda steps: rate / jnp.sqrt(1000.0 + steps))
+
+
+def recursive(rate):
+    def schedule(steps):
+        return rate if steps < 1 else schedule(steps / 2)
+
+    return schedule
+
+
+class Rule:
+    __slots__ = ("rate",)
+
+    def __init__(self, rate):
+        self.rate = rate
+
+    def at(self, steps):
+        return self.rate / np.sqrt(1000.0 + steps)
+
+
+def class_with(method):
+    """Classes of one name."""
+    return type("Schedule", (), {"__call__": method})()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        named,
+        compiled,
+        recursive,
+        Rule,
+        lambda rate: Rule(rate).at,
+        lambda rate: {"a", rate},
+        lambda rate: partial(np.multiply, rate),
+        lambda rate: partial(named(rate)),
+    ],
+)
+def test_functions_that_reach_another_number_are_others(make):
+    assert identity(make(1.0)) == identity(make(1.0)) != identity(make(2.0))
+
+
+def test_functions_are_known_by_the_globals_that_they_use(monkeypatch):
+    """A script that was run with another rate yesterday."""
+    before = identity(orn.SGLD(schedule=decreasing))
+    assert before == identity(orn.SGLD(schedule=decreasing))
+    monkeypatch.setitem(globals(), "RATE", 2.0)
+    assert before != identity(orn.SGLD(schedule=decreasing))
+
+
+def test_functions_of_libraries_and_methods_of_classes_are_known_too():
+    assert identity(np.sqrt) == identity(np.sqrt) != identity(np.log)
+    assert identity(abs) != identity(len)
+    one, other = (class_with(f) for f in (lambda self, k: 1 / k, lambda self, k: 2 / k))
+    assert identity(one) == identity(one) != identity(other)
+
+
+SAME = """
+import json, sys
+sys.path[:0] = sys.argv[1:]
+import ornstein as orn
+from ornstein.sampling.identity import identity
+from test_checkpoint_identity import decreasing
+
+words = {"a", "b", "c"}
+schedule = lambda steps: decreasing(steps) * (len(words) if "a" in {"a", "b", "c"} else 1)
+print(json.dumps(identity(orn.SGLD(schedule=schedule))))
+"""
+
+
+def test_identities_are_the_same_in_every_process():
+    folders = [str(ROOT / "src"), str(ROOT / "tests"), str(ROOT / "tests" / "sampling")]
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", SAME, *folders],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(said) == 1
+
+
 def test_the_state_of_another_version_is_refused(tmp_path, monkeypatch):
     X, y = regression_data(100, 2)
     model = orn.glm(X, y, prior_precision=1.0)
     with monkeypatch.context() as patch:
         patch.setattr("ornstein.sampling.fingerprint.STATE_VERSION", STATE_VERSION - 1)
-        orn.sample(model, checkpoint=tmp_path, **QUICK)
+        orn.sample(model, orn.ConstantSGD("full"), checkpoint=tmp_path, **QUICK)
     with pytest.raises(orn.FileError, match="version 1 of the state, where this ornstein reads"):
         orn.resume(tmp_path, model, progress=False)
 
@@ -143,7 +246,9 @@ for name, model in models.items():
         options = dict(draws=20, chains=2, warmup=200, thin=7, batch_size=64, progress=False)
         with stopping_before(4 if task == "stop" else None):
             try:
-                post = orn.sample(model, checkpoint=place, every=0, **options)
+                post = orn.sample(
+                    model, orn.ConstantSGD("full"), checkpoint=place, every=0, **options
+                )
             except KeyboardInterrupt:
                 continue
     np.save(os.path.join(folder, name + ".npy"), post.draws)

@@ -31,6 +31,7 @@ from ornstein.errors import ClusterError, CurvatureError, InputError, OrnsteinEr
 from ornstein.model.model import Model
 from ornstein.posterior.posterior import Posterior
 from ornstein.posterior.provenance import provenance
+from ornstein.rows.scheme import LEVERAGE, checked_scheme
 from ornstein.sampling.fingerprint import fingerprint
 from ornstein.sampling.request import SampleRequest
 from ornstein.sampling.run import default_sampler, run_here
@@ -73,7 +74,7 @@ def _over_chains(
 ) -> Posterior:
     """One task per chain, each with the streams that the chain has in a single process."""
     store = None if folder is None else Store.begin(folder, fingerprint(model, request))
-    curvature = measure(model) if request.curvature is None else request.curvature
+    curvature = request.curvature or measure(model, scheme=request.scheme)
     one = _on_worker(replace(request, chains=1))
 
     held: list[Future] = []
@@ -143,6 +144,10 @@ def _over_shards(
 ) -> Posterior:
     if request.curvature is not None:
         raise InputError("curvature cannot be given for data on a cluster: it is measured there")
+    if checked_scheme(request.scheme) == LEVERAGE:
+        raise InputError(
+            f"scheme={LEVERAGE!r} is not supported for data on a cluster: use 'replacement'"
+        )
     shards = Shards.on(model, client, ROWS_PER_PARAMETER * model.dim)
     store = None
     if folder is not None:

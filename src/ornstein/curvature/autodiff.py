@@ -132,15 +132,12 @@ def _portions(points: Array, size: int) -> Iterator[Array]:
 
 def padded_chunks(model: Model, rows: int) -> Iterator[tuple[PyTree, Array]]:
     """Chunks of equal length with a mask, so that the ragged last one does not compile anew."""
-    rows = int(min(max(1, rows), model.n_data))
-    rows = rows if rows <= BLOCK else -(-rows // BLOCK) * BLOCK
-    for start in range(0, model.n_data, rows):
-        stop = min(start + rows, model.n_data)
+    for start, stop, length in model.spans(rows, BLOCK):
         chunk = jax.tree.map(_as_double, model.rows(start, stop))
-        mask = np.zeros(rows)
+        mask = np.zeros(length)
         mask[: stop - start] = 1.0
-        if stop - start < rows:
-            chunk = jax.tree.map(lambda leaf: _pad(leaf, rows), chunk)
+        if stop - start < length:
+            chunk = jax.tree.map(partial(_pad, rows=length), chunk)
         yield chunk, mask
 
 

@@ -10,9 +10,12 @@ from ornstein.checks import FULL_LIMIT
 from ornstein.compute.one_thread import one_thread
 from ornstein.curvature.curvature import Curvature
 from ornstein.curvature.derivatives import Derivatives, derivatives_of
+from ornstein.curvature.leverage import by_leverage
 from ornstein.curvature.mode import find_mode
 from ornstein.errors import InputError
+from ornstein.model.coordinates import Worked
 from ornstein.model.model import Model
+from ornstein.rows.scheme import LEVERAGE, checked_scheme
 from ornstein.types import Array
 
 
@@ -24,6 +27,8 @@ def measure(
     hessian: str = "exact",
     mode: Array | None = None,
     derivatives: Derivatives | None = None,
+    scheme: str = "replacement",
+    seed: int = 0,
 ) -> Curvature:
     """Find the mode and measure A, C and K[·] there.
 
@@ -35,6 +40,11 @@ def measure(
             (always positive).
         mode: a flat vector to take as the mode instead of searching for it.
         derivatives: what answers for the full data; None asks the model itself.
+        scheme: how minibatches will be drawn. With "leverage", rows that say more about the
+            parameters are drawn more often, and C and K[·] are those of such minibatches.
+        seed: of the places where the search begins again, where `init` leads to no mode.
+
+    A ModeError tells by its `kind` why there is no mode: "no-maximum", "kink" or "not finite".
 
     >>> import numpy as np
     >>> from ornstein.model.regression import glm
@@ -55,14 +65,47 @@ def measure(
         raise InputError(
             f"mode must be a vector of {model.dim} parameters; it has shape {np.shape(mode)}"
         )
+    drawn = checked_scheme(scheme)
+    worked = model.worked if derivatives is None else None
+    if worked is not None:
+        return _worked_out(model, worked, structure, hessian, mode, seed, drawn)
     derivatives = derivatives_of(model) if derivatives is None else derivatives
     full = structure == "full" or (structure == "auto" and model.dim <= FULL_LIMIT)
     curved = _remembering(derivatives.hessian) if full and hessian == "exact" else None
-    found = find_mode(model, derivatives, curved) if mode is None else np.asarray(mode, dtype=float)
+    found = (
+        find_mode(model, derivatives, curved, seed)
+        if mode is None
+        else np.asarray(mode, dtype=float)
+    )
     model.require_mode(found)
     if full:
-        return _full(model, derivatives, found, curved)
-    return diagonal_curvature(model, found, derivatives=derivatives)
+        curvature = _full(model, derivatives, found, curved)
+    else:
+        curvature = diagonal_curvature(model, found, derivatives=derivatives)
+    return by_leverage(model, curvature) if drawn == LEVERAGE else curvature
+
+
+def _worked_out(
+    model: Model,
+    worked: Worked,
+    structure: str,
+    hessian: str,
+    mode: Array | None,
+    seed: int,
+    scheme: str,
+) -> Curvature:
+    """What `measure` finds in the coordinates of a run, in those of the model."""
+    coordinates = worked.coordinates
+    known = None if mode is None else coordinates.working(np.asarray(mode, dtype=float))
+    full = "auto" if structure == "diagonal" else structure
+    found = Curvature.of_working(
+        measure(worked.model, full, hessian=hessian, mode=known, seed=seed, scheme=scheme),
+        coordinates,
+    )
+    if structure != "diagonal":
+        return found
+    diagonal = diagonal_curvature(model, found.mode)
+    return by_leverage(model, diagonal) if scheme == LEVERAGE else diagonal
 
 
 def _remembering(function: Callable[[Array], Array]) -> Callable[[Array], Array]:

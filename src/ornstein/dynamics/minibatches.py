@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from ornstein.curvature.curvature import Curvature
-from ornstein.rows.scheme import checked_batch_size, checked_scheme, effective_batch
+from ornstein.errors import InputError
+from ornstein.rows.scheme import LEVERAGE, checked_batch_size, checked_scheme, effective_batch
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class Minibatches:
 
     Attributes:
         size: S, in rows.
-        scheme: "replacement", "without-replacement" or "slices".
+        scheme: "replacement", "without-replacement", "slices" or "leverage".
         effective: S/f, which stands for S in every formula; f is the finite-population factor of
             the scheme.
 
@@ -35,4 +36,15 @@ class Minibatches:
         """Minibatches of the data that the curvature is of; refuses what they cannot give."""
         scheme, n_data = checked_scheme(scheme), curvature.n_data
         size = checked_batch_size(batch_size, n_data, scheme)
+        require_noise_of(curvature, scheme)
         return cls(size, scheme, effective_batch(scheme, n_data, size))
+
+
+def require_noise_of(curvature: Curvature, scheme: str) -> None:
+    """Refuse a curvature whose noise is that of minibatches drawn in another way."""
+    if (curvature.probabilities is not None) != (scheme == LEVERAGE):
+        known = "rows drawn by leverage" if scheme != LEVERAGE else "rows drawn alike"
+        raise InputError(
+            f"the curvature holds the noise of {known}, the scheme is {scheme!r}: use"
+            f" orn.measure(model, scheme={scheme!r})"
+        )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ornstein.dynamics.minibatches import require_noise_of
 from ornstein.errors import InputError
 from ornstein.rows.scheme import checked_batch_size, effective_batch
 from ornstein.theory import (
@@ -128,6 +129,7 @@ def predict(dynamics: Dynamics, curvature: Curvature, time: str = "discrete") ->
 def _require_fit(dynamics: Dynamics, curvature: Curvature) -> None:
     """A batch that the data can give, and arrays of the right length."""
     checked_batch_size(dynamics.batch_size, curvature.n_data, dynamics.scheme)
+    require_noise_of(curvature, dynamics.scheme)
     for name in ("preconditioner", "injected", "output_map"):
         value = getattr(dynamics, name)
         if value is not None and value.ndim and value.shape[0] != curvature.dim:

@@ -25,7 +25,7 @@ from jax.errors import JaxRuntimeError
 from ornstein.compute.kernel import Runnable
 from ornstein.compute.precision import width
 from ornstein.engine.blocks import block_length, kept_rows
-from ornstein.engine.chain import Chain, Feed, Kept, placed
+from ornstein.engine.chain import Chain, Feed, Frame, Kept, placed
 from ornstein.engine.loop import Program
 from ornstein.model.loss import Loss, Problem
 from ornstein.rows.choice import Choice
@@ -34,6 +34,7 @@ from ornstein.rows.memory import DoubleBuffer
 from ornstein.rows.shuffled import ShuffledRows
 from ornstein.rows.sources import IndexSource, SeedSource, SliceSource
 from ornstein.rows.supply import Drawn, Given
+from ornstein.rows.unequal import UnequalRows
 from ornstein.streams import Purpose, stream
 from ornstein.types import Array
 
@@ -63,6 +64,8 @@ class Run:
         dtype: str = "float32",
         feed: Feed | None = None,
         first_chain: int = 0,
+        unequal: UnequalRows | None = None,
+        frame: Frame | None = None,
     ) -> None:
         dimension = starts.shape[1]
         kernel = dynamics.kernel()
@@ -106,6 +109,7 @@ class Run:
                     stream(seed, Purpose.ROWS, first_chain + number),
                     shuffled,
                     choice.draws_inside,
+                    unequal,
                 ),
                 stream(seed, Purpose.NORMALS, first_chain + number),
                 state,
@@ -115,6 +119,7 @@ class Run:
                 dimension,
                 dtype,
                 feed=feed,
+                frame=frame,
             )
             for number, state in enumerate(states)
         ]
@@ -243,13 +248,19 @@ def _source(
     generator: np.random.Generator,
     shuffled: ShuffledRows | None,
     draws_inside: bool,
+    unequal: UnequalRows | None,
 ) -> IndexSource | SeedSource | SliceSource:
     if shuffled is not None:
         return SliceSource(shuffled, generator)
     if draws_inside:
         return SeedSource(generator)
     return IndexSource(
-        dynamics.scheme, n_data, dynamics.batch_size, generator, memory=DoubleBuffer()
+        dynamics.scheme,
+        n_data,
+        dynamics.batch_size,
+        generator,
+        memory=DoubleBuffer(),
+        unequal=unequal,
     )
 
 

@@ -24,6 +24,7 @@ from ornstein.hyper.tuning import FullTuning, Stage, Tuning
 from ornstein.model.model import Model
 from ornstein.posterior.archive import flattened, nested
 from ornstein.posterior.portable import describe, rebuild
+from ornstein.sampling.expected import require_chains
 from ornstein.streams import Purpose, sequence
 from ornstein.types import Array, PyTree
 
@@ -251,6 +252,7 @@ class Climb:
             )
             self.positions, self._tuned_at = saved["positions"], saved["phi"]
             self.run = self._chains_of(self.stage)
+            require_chains(self.run, tree["chains"])
             for chain in self.run.chains:
                 chain.restore(tree["chains"][str(chain.number)])
 

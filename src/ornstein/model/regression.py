@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from ornstein.checks import require_finite
 from ornstein.errors import CurvatureError, InputError
 from ornstein.model import tables
+from ornstein.model.coordinates import Worked, worked
 from ornstein.model.families.family import Family
 from ornstein.model.families.gaussian import Gaussian
 from ornstein.model.families.likelihood import Likelihood, Predict, PredictorLoss
@@ -53,6 +54,13 @@ class GLM(Model):
     def linear(self) -> LinearPredictor:
         return replace(self._linear, hyperparameters=self.hyperparameters)
 
+    @property
+    def worked(self) -> Worked | None:
+        """The same regression with its columns centred, scaled and mixed, where rounding would
+        decide otherwise.
+        """
+        return worked(self, self.linear, self._outputs, _row_curvature(self))
+
     def with_hyperparameters(self, **values: ArrayLike) -> Model:
         """The same regression at other hyperparameters, checked and spread over the classes as
         `glm` does.
@@ -64,6 +72,15 @@ class GLM(Model):
                 "prior_precision", values["prior_precision"], shape[0], outputs
             )
         return super().with_hyperparameters(**values)
+
+    def reweighted(self, factors: np.ndarray) -> GLM:
+        """The same rows, the log likelihood of each multiplied by its factor."""
+        weights = np.asarray(factors, dtype=float)
+        if self._linear.weights is not None:
+            weights = weights * self._linear.weights
+        return self.replace(
+            data={**self.data, "weight": weights}, _linear=replace(self._linear, weights=weights)
+        )
 
     @property
     def priors(self) -> dict[str, str]:
@@ -123,6 +140,16 @@ class GLM(Model):
     _linear: LinearPredictor
 
 
+def _row_curvature(model: GLM) -> float:
+    """About what a row adds to the second derivative in its predictor."""
+    if model.likelihood.family == "gaussian":
+        known = model.hyperparameters.get("noise_scale")
+        return 1.0 / max(float(np.var(model.response) if known is None else known**2), 1e-300)
+    if model.likelihood.family == "poisson":
+        return max(float(np.mean(model.response)), 1e-300)
+    return 0.25
+
+
 def require_noise(model: Model, theta: np.ndarray) -> None:
     """Refuse a noise scale on its way to zero, where columns explain y exactly."""
     if "log_scale" not in model.layout.paths:
@@ -158,7 +185,7 @@ def glm(
     """
     law = _scaled(family_of(family, link), noise_scale)
     tables.require_one_index((("X", X), ("y", y), ("weights", weights), ("offset", offset)))
-    named = tables.is_frame(X)
+    named = tables.is_frame(X) or isinstance(X, tables.Named)
     if is_table_on_disk(X):
         opened = open_table(X, y if isinstance(y, str) else None)
         table, names = tables.features(opened.features)

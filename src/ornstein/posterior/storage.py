@@ -13,22 +13,34 @@ import numpy as np
 from ornstein.curvature.curvature import Curvature
 from ornstein.dynamics.dynamics import Dynamics
 from ornstein.errors import FileError
+from ornstein.model.coordinates import Coordinates
 from ornstein.model.families.likelihood import Likelihood, Predict
 from ornstein.model.parameters import Layout
 from ornstein.model.tables import numbered
 from ornstein.posterior.archive import read_archive, write_archive
+from ornstein.posterior.history import restored, stored
 from ornstein.posterior.portable import NotPortableError, describe, rebuild
 from ornstein.posterior.posterior import Posterior
+from ornstein.posterior.working import original
+from ornstein.regression.regress import TablePredict
+from ornstein.regression.spec import Spec
 from ornstein.theory import Gaussian
 from ornstein.types import PyTree
 
 FORMAT = "ornstein-posterior-1"
+MAPS = ("to_original", "to_working")  # of the coordinates of a run
 _CURVATURE_ARRAYS = ("mode", "hessian", "noise", "prior_hessian")
 
 
 def save_posterior(posterior: Posterior, path: Path) -> Path:
     """Write atomically, numbers and JSON only."""
-    arrays: dict[str, np.ndarray] = {"draws": posterior.draws}
+    arrays: dict[str, np.ndarray] = {}
+    if posterior.ran is not None and posterior.coordinates is not None:
+        arrays.update(
+            {f"coordinates/{name}": getattr(posterior.coordinates, name) for name in MAPS}
+        )
+        posterior = replace(posterior.ran, constrained=posterior.constrained)
+    arrays["draws"] = posterior.draws
     meta: dict[str, object] = {
         "format": FORMAT,
         "names": list(posterior.names),
@@ -39,6 +51,8 @@ def save_posterior(posterior: Posterior, path: Path) -> Path:
         },
         "settings": {key: value for key, value in posterior.settings.items() if _is_plain(value)},
     }
+    if posterior.history:
+        meta["history"] = stored(posterior.history)
     if posterior.moments is not None:
         arrays["moments/mean"], arrays["moments/covariance"] = (
             posterior.moments.mean,
@@ -66,6 +80,8 @@ def save_posterior(posterior: Posterior, path: Path) -> Path:
     if isinstance(posterior.predict_function, Predict):
         meta["glm"] = vars(posterior.predict_function.likelihood)
         meta["columns"] = list(posterior.predict_function.columns)
+    if isinstance(posterior.predict_function, TablePredict):
+        meta["table"] = posterior.predict_function.spec.to_json()
     write_archive(path, meta, arrays)
     return path
 
@@ -126,9 +142,12 @@ def _assemble(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posterior:
         ).predict(along)
     if "glm" in meta:
         predict = Predict(Likelihood(**meta["glm"]), _columns(meta, layout))
+        if "table" in meta:
+            spec = _matching(Spec.from_json(meta["table"]), layout)
+            predict = TablePredict(predict.likelihood, spec.feature_names, spec)
     if "moments/mean" in arrays:
         moments = Gaussian(arrays["moments/mean"], arrays["moments/covariance"])
-    return Posterior(
+    found = Posterior(
         np.asarray(arrays["draws"], dtype=float),
         tuple(meta["names"]),
         layout,
@@ -144,7 +163,26 @@ def _assemble(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posterior:
             if name.startswith("constrained/")
         }
         or None,
+        history=restored(meta.get("history", [])),
     )
+    if "coordinates/to_original" not in arrays:
+        return found
+    coordinates = Coordinates(*(_square(arrays[f"coordinates/{name}"], layout) for name in MAPS))
+    return replace(original(found, coordinates), constrained=found.constrained)
+
+
+def _square(matrix: np.ndarray, layout: Layout) -> np.ndarray:
+    size = layout.dimension
+    if matrix.shape != (size, size) or matrix.dtype != np.float64:
+        raise ValueError(f"coordinates of shape {matrix.shape} for {size} parameters")
+    return matrix
+
+
+def _matching(spec: Spec, layout: Layout) -> Spec:
+    (width, *_) = layout.shapes[layout.paths.index("coef")]
+    if not len(spec.feature_names) == len(spec.means) == len(spec.scales) == width:
+        raise ValueError(f"a table of {len(spec.feature_names)} features for {width} columns")
+    return spec
 
 
 def _columns(meta: dict[str, Any], layout: Layout) -> tuple[str, ...]:

@@ -12,7 +12,10 @@ import math
 from ornstein.checks import is_whole
 from ornstein.errors import InputError
 
+# All rows alike; with "leverage" those that say more about the parameters are drawn more often.
 SCHEMES = ("replacement", "without-replacement", "slices")
+LEVERAGE = "leverage"
+INDEPENDENT = ("replacement", LEVERAGE)  # every row of a minibatch for itself
 _EPOCHS = ("epoch", "epochs", "reshuffle", "reshuffled", "reshuffled-epochs", "shuffle", "shuffled")
 
 
@@ -27,10 +30,12 @@ def checked_scheme(scheme: str) -> str:
         raise InputError(
             f"minibatch scheme {scheme!r} is refused: the minibatches of a reshuffled epoch are"
             " anti-correlated, their noise cancels over the epoch and the draws come out about ten"
-            f" times too narrow. Use one of {SCHEMES}."
+            f" times too narrow. Use one of {(*SCHEMES, LEVERAGE)}."
         )
-    if name not in SCHEMES:
-        raise InputError(f"unknown minibatch scheme {scheme!r}; choose one of {SCHEMES}")
+    if name not in (*SCHEMES, LEVERAGE):
+        raise InputError(
+            f"unknown minibatch scheme {scheme!r}; choose one of {(*SCHEMES, LEVERAGE)}"
+        )
     return name
 
 
@@ -42,7 +47,7 @@ def checked_batch_size(batch_size: int, n_data: int, scheme: str) -> int:
         raise InputError(
             f"batch_size must lie between 1 and the number of rows, {n_data}; got {batch_size}"
         )
-    if batch_size == n_data and scheme != "replacement":
+    if batch_size == n_data and scheme not in INDEPENDENT:
         raise InputError(
             f"batch_size {batch_size} is the whole data set: drawn {scheme}, its gradient has no"
             " noise and nothing is sampled"
@@ -51,12 +56,12 @@ def checked_batch_size(batch_size: int, n_data: int, scheme: str) -> int:
 
 
 def noise_factor(scheme: str, n_data: int, batch_size: int) -> float:
-    """f in Cov(ĝ) = f·C/S: 1 with replacement, (N−S)/(N−1) without.
+    """f in Cov(ĝ) = f·C/S: 1 where rows are drawn independently, (N−S)/(N−1) otherwise.
 
     >>> noise_factor("without-replacement", 11, 6)
     0.5
     """
-    return 1.0 if scheme == "replacement" else (n_data - batch_size) / (n_data - 1)
+    return 1.0 if scheme in INDEPENDENT else (n_data - batch_size) / (n_data - 1)
 
 
 def effective_batch(scheme: str, n_data: int, batch_size: int) -> float:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ornstein.rows.memory import DoubleBuffer
 from ornstein.rows.shuffled import Order, ShuffledRows
+from ornstein.rows.unequal import UnequalRows
 from ornstein.rows.uniform import fill, index_dtype, new_seed
 from ornstein.types import Array
 
@@ -53,6 +54,8 @@ class IndexSource:
     used: int = 0
     # where given, what is drawn stays there until the draw after the next
     memory: DoubleBuffer | None = None
+    # how likely each row is, for the scheme "leverage"
+    unequal: UnequalRows | None = None
 
     @property
     def dtype(self) -> type[np.int32] | type[np.int64]:
@@ -60,6 +63,8 @@ class IndexSource:
 
     def draw(self, steps: int) -> Indices:
         """Indices of the next `steps` minibatches, shape (steps, S)."""
+        if self.unequal is not None:
+            return self.unequal.draw(self.generator, (steps, self.batch_size))
         if self.scheme == "replacement":
             return self._independent(steps)
         if self.scheme == "without-replacement":

@@ -135,7 +135,7 @@ def average(
             f"steps must be 'auto' or a whole number, at least two for each of {batches} batches;"
             f" got {steps!r}"
         )
-    curvature = measure(model) if curvature is None else curvature
+    curvature = measure(model, scheme=scheme) if curvature is None else curvature
     if isinstance(batch_size, str):
         if batch_size != "auto":
             raise InputError(f"batch_size must be a whole number or 'auto', not {batch_size!r}")

@@ -16,10 +16,12 @@ import numpy as np
 from ornstein.curvature.curvature import Curvature
 from ornstein.dynamics.dynamics import Dynamics
 from ornstein.engine.chain import Chain
+from ornstein.engine.run import Run
 from ornstein.model.model import Model
 from ornstein.posterior.archive import flattened
+from ornstein.rows.sources import IndexSource
 from ornstein.sampling.collect import Collection
-from ornstein.sampling.plan import Plan, fitting
+from ornstein.sampling.plan import Schedule, fitting
 from ornstein.sampling.request import SampleRequest
 from ornstein.sampling.session import Session
 from ornstein.sampling.warmup import ROUNDS, Round
@@ -31,15 +33,15 @@ RETUNED = 100  # a window may be tuned again during warm-up, which changes it by
 
 def checked_plan(
     plan: Mapping[str, Any], chains: Mapping[str, PyTree], options: Mapping[str, Any]
-) -> Plan:
+) -> Schedule:
     """The plan in a checkpoint, refused where it is none, the file holds other chains, or the
     options of the run lead to another.
     """
-    made = Plan(**plan)
+    made = Schedule(**plan)
     for name in ("draws", "chains", "thin", "warmup", "seed", "first_chain"):
-        _require_whole(name, getattr(made, name), 10**18)
+        require_whole(name, getattr(made, name), 10**18)
     if made.warmup_limit is not None:
-        _require_whole("warmup_limit", made.warmup_limit, 10**18)
+        require_whole("warmup_limit", made.warmup_limit, 10**18)
     if not 1 <= made.thin <= LONGEST or not isinstance(made.automatic_warmup, bool):
         raise ValueError(f"thin={made.thin!r}, automatic_warmup={made.automatic_warmup!r}")
     if made.dtype not in ("float32", "float64"):
@@ -54,7 +56,7 @@ def checked_plan(
     return made
 
 
-def _require_asked_for(plan: Plan, options: Mapping[str, Any]) -> None:
+def _require_asked_for(plan: Schedule, options: Mapping[str, Any]) -> None:
     """Refuse a plan that does not follow from the options."""
     most, draws = options["max_steps"], options["draws"]
     for name in ("thin", "warmup"):
@@ -69,22 +71,22 @@ def _require_asked_for(plan: Plan, options: Mapping[str, Any]) -> None:
         raise ValueError(f"{plan.warmup} steps of warm-up, where all steps are {most}")
 
 
-def require_dynamics(dynamics: object, curvature: Curvature, model: Model, plan: Plan) -> None:
+def require_dynamics(dynamics: object, curvature: Curvature, model: Model, plan: Schedule) -> None:
     """Refuse what is no Dynamics for this model."""
     if not isinstance(dynamics, Dynamics):
         raise ValueError(f"a {type(dynamics).__name__} in the place of a Dynamics")
     fitting(dynamics, curvature)
-    _require_whole("batch_size", dynamics.batch_size, model.n_data)
-    _require_whole("window", dynamics.window, LONGEST)
-    _require_whole("gap", dynamics.gap, LONGEST)
+    require_whole("batch_size", dynamics.batch_size, model.n_data)
+    require_whole("window", dynamics.window, LONGEST)
+    require_whole("gap", dynamics.gap, LONGEST)
     if dynamics.window > 1 and dynamics.window + dynamics.gap > RETUNED * plan.thin:
         raise ValueError(f"a window of {dynamics.window} steps where {plan.thin} were planned")
     if dynamics.schedule is not None:
-        _require_finite("the schedule", np.asarray(dynamics.schedule(np.arange(10.0))))
+        require_finite("the schedule", np.asarray(dynamics.schedule(np.arange(10.0))))
     for name, array in dynamics.arrays().items():
-        _require_finite(name, array)
+        require_finite(name, array)
     if dynamics.output_map is not None:
-        _require_finite("output_map", dynamics.output_map)
+        require_finite("output_map", dynamics.output_map)
 
 
 def require_state(session: Session, saved: Mapping[str, PyTree]) -> None:
@@ -109,10 +111,25 @@ def require_state(session: Session, saved: Mapping[str, PyTree]) -> None:
             _require_collected(collection, saved["collection"], number, received)
 
 
+def require_chains(run: Run, saved: Mapping[str, PyTree]) -> None:
+    """Refuse states that the chains of a run cannot have been in."""
+    expected = {str(chain.number): chain.state() for chain in run.chains}
+    _require_like(flattened(expected), flattened(saved))
+    for chain in run.chains:
+        _require_chain(chain, saved[str(chain.number)])
+
+
+def require_source(source: IndexSource, saved: Mapping[str, Array]) -> None:
+    """Refuse a state that a source of minibatches cannot have been in."""
+    _require_like(source.state(), saved)
+    _require_generator(saved)
+    source.require(saved)
+
+
 def _require_like(expected: Mapping[str, Array], saved: Mapping[str, Array]) -> None:
     """The same names with arrays of the same shapes and types, but for what grows; all finite."""
     for path, array in saved.items():
-        _require_finite(path, array)
+        require_finite(path, array)
         if path not in expected:
             raise ValueError(f"an array {path} that the run has no use for")
         if array.dtype != expected[path].dtype or not _fits(path, expected[path], array):
@@ -126,7 +143,7 @@ def _fits(path: str, like: Array, array: Array) -> bool:
     """Whether the shape is the one that is expected, or one that this array may have."""
     if path == "collection/draws/values":
         return array.ndim == 3 and array.shape[::2] == like.shape[::2]
-    if path.endswith(("/permutation", "/total")):
+    if path.endswith(("permutation", "/total")):
         return array.ndim <= 1  # looked at with what it belongs to
     return array.shape == like.shape
 
@@ -136,10 +153,14 @@ def _require_chain(chain: Chain, saved: Mapping[str, PyTree]) -> None:
     if not 0 <= used <= min(step, chain.block_steps) or step > 10**18:
         raise ValueError(f"chain {chain.number} at step {step}, {used} steps into its block")
     for generator in (saved["randomness"]["source"], saved["randomness"]["normals"]):
-        has_half, half = (int(word) for word in generator["half"])
-        if has_half > 1 or half >= 2**32:
-            raise ValueError("a random generator in no state of its own")
+        _require_generator(generator)
     chain.source.require(saved["randomness"]["source"])
+
+
+def _require_generator(saved: Mapping[str, Array]) -> None:
+    has_half, half = (int(word) for word in saved["half"])
+    if has_half > 1 or half >= 2**32:
+        raise ValueError("a random generator in no state of its own")
 
 
 def _require_warmup(
@@ -197,11 +218,13 @@ def _require_collected(
             raise ValueError(f"chain {chain} has {draws} draws, of which {filled[chain]} kept")
 
 
-def _require_whole(name: str, value: object, most: int) -> None:
+def require_whole(name: str, value: object, most: int) -> None:
+    """Refuse what is no whole number from 0 to `most`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value <= most:
         raise ValueError(f"{name} must be a whole number up to {most}; got {value!r}")
 
 
-def _require_finite(name: str, array: Array) -> None:
+def require_finite(name: str, array: Array) -> None:
+    """Refuse what is no number, NaN or infinite."""
     if array.dtype.kind not in "biuf" or not np.all(np.isfinite(array)):
         raise ValueError(f"{name} holds something that is not a finite number")

@@ -6,21 +6,20 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
-from types import CodeType, FunctionType
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 
 from ornstein.checks import brief
-from ornstein.curvature.curvature import Curvature
 from ornstein.curvature.derivatives import derivatives_of
 from ornstein.errors import FileError, InputError
 from ornstein.model.model import Model
+from ornstein.sampling.identity import PLAIN, identity
 from ornstein.sampling.request import SampleRequest
-from ornstein.types import Array, PyTree
+from ornstein.types import Array
 
 # Counts up whenever the meaning of saved numbers changes: a run goes on only in its own version.
 STATE_VERSION = 2
@@ -43,7 +42,6 @@ OPTIONS = (
 )
 # Rounding depends on the machine; another prior or likelihood is off by far more.
 TOLERANCE = 1e-9
-_PLAIN = (bool, int, float, str, type(None))
 
 
 @dataclass(frozen=True)
@@ -158,7 +156,7 @@ def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None
 
 
 def _changed(old: object, new: object) -> str:
-    if isinstance(old, _PLAIN) and isinstance(new, _PLAIN):
+    if isinstance(old, PLAIN) and isinstance(new, PLAIN):
         return f"was {old!r} and is {new!r}"
     return "differs"
 
@@ -187,46 +185,3 @@ def data_digest(model: Model) -> str:
         for leaf in jax.tree.leaves(model.rows(start, min(start + step, model.n_data))):
             digest.update(np.ascontiguousarray(leaf).data)
     return digest.hexdigest()
-
-
-def identity(value: PyTree) -> Any:
-    """A value as JSON that is equal where the value is, in this process and in any other.
-
-    >>> identity(np.eye(2)) == identity(np.eye(2)), identity(np.eye(2)) == identity(np.ones((2, 2)))
-    (True, False)
-    >>> identity((1, "auto")), identity(np.float64(0.5))
-    ([1, 'auto'], 0.5)
-    """
-    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
-        value = value.item()
-    if isinstance(value, _PLAIN):
-        return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
-    if isinstance(value, np.ndarray | jax.Array):
-        array = np.ascontiguousarray(value)
-        digest = hashlib.blake2b(array.tobytes(), digest_size=16).hexdigest()
-        return {"shape": list(array.shape), "dtype": array.dtype.str, "hash": digest}
-    if isinstance(value, Mapping):
-        return {str(key): identity(value[key]) for key in sorted(value, key=str)}
-    if isinstance(value, Sequence):
-        return [identity(item) for item in value]
-    kind = f"{type(value).__module__}.{type(value).__qualname__}"
-    if is_dataclass(value) and not isinstance(value, type):
-        parts = {field.name: getattr(value, field.name) for field in fields(value)}
-        if isinstance(value, Curvature):
-            # its functions follow from the data, and may hold all of them
-            parts = {name: callable(part) or part for name, part in parts.items()}
-        return {"class": kind} | {name: identity(part) for name, part in parts.items()}
-    if isinstance(value, FunctionType):
-        cells = [cell.cell_contents for cell in value.__closure__ or ()]
-        return {"function": _code(value.__code__), "values": identity([*cells, value.__defaults__])}
-    if hasattr(value, "__dict__"):
-        return {"class": kind} | {name: identity(item) for name, item in vars(value).items()}
-    return {"class": kind}
-
-
-def _code(code: CodeType) -> str:
-    constants = [
-        _code(value) if isinstance(value, CodeType) else repr(value) for value in code.co_consts
-    ]
-    said = repr((code.co_code.hex(), code.co_names, constants)).encode()
-    return hashlib.blake2b(said, digest_size=16).hexdigest()

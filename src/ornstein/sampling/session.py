@@ -6,12 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import scipy.linalg
+
 from ornstein.compute.precision import width
+from ornstein.curvature.leverage import factors
 from ornstein.dynamics.dynamics import Sampler
 from ornstein.engine.run import Pause, Run
 from ornstein.model.model import Model
+from ornstein.rows.unequal import UnequalRows
 from ornstein.sampling.collect import Collection
-from ornstein.sampling.plan import Plan
+from ornstein.sampling.framing import in_frame
+from ornstein.sampling.plan import Schedule
 from ornstein.sampling.warmup import Tuned, WarmUp, retuner, stride_of, warm_up
 from ornstein.types import Array, PyTree
 
@@ -23,28 +28,42 @@ class Session:
     """
 
     def __init__(
-        self, model: Model, tuned: Tuned, starts: Array, plan: Plan, sampler: Sampler | None = None
+        self,
+        model: Model,
+        tuned: Tuned,
+        starts: Array,
+        plan: Schedule,
+        sampler: Sampler | None = None,
     ) -> None:
         self.model, self.plan, self.sampler = model, plan, sampler
+        probabilities = tuned.curvature.probabilities
+        unequal = None if probabilities is None else UnequalRows.of(probabilities)
+        drawn = model if probabilities is None else model.reweighted(factors(probabilities))
         mode, dtype = tuned.curvature.mode, plan.dtype
+        loss, dynamics, frame = drawn.loss, tuned.dynamics, None
         with width(dtype):
-            rows = tuned.dynamics.batch_size
-            problem = (
-                model.problem_without_data(dtype, mode)
-                if model.streams
-                else model.problem(dtype, mode, rows)
-            )
-        feed = model.feed(mode, dtype, rows)
+            stepped = in_frame(drawn, tuned, dtype, sampler is not None)
+            if stepped is not None:
+                loss, problem, dynamics = stepped.loss, stepped.problem, stepped.dynamics
+                frame = stepped.frame
+                starts = scipy.linalg.solve(frame.matrix, starts.T).T
+            elif drawn.streams:
+                problem = drawn.problem_without_data(dtype, mode)
+            else:
+                problem = drawn.problem(dtype, mode, dynamics.batch_size)
+        feed = drawn.feed(mode, dtype, dynamics.batch_size)
         self.run = Run(
-            model.loss,
+            loss,
             problem,
-            tuned.dynamics,
+            dynamics,
             model.n_data,
             starts,
             plan.seed,
             dtype,
             feed,
             plan.first_chain,
+            unequal,
+            frame,
         )
         self.warmup = WarmUp(
             tuned,
@@ -56,7 +75,9 @@ class Session:
             plan.warmup_limit,
             sampler is not None,
         )
-        self._retune = None if sampler is None else retuner(model, self.run, sampler, plan.seed)
+        self._retune = (
+            None if sampler is None else retuner(drawn, self.run, sampler, plan.seed, unequal)
+        )
         self.collection: Collection | None = None
 
     @property

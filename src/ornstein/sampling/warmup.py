@@ -29,6 +29,7 @@ from ornstein.errors import StationarityWarning
 from ornstein.model.model import Model
 from ornstein.posterior.moments import Batched
 from ornstein.rows.sources import IndexSource
+from ornstein.rows.unequal import UnequalRows
 from ornstein.sampling.plan import solvable
 from ornstein.streams import Purpose, stream
 from ornstein.theory.stationarity import DriftSeries, series_test
@@ -216,7 +217,7 @@ def warm_up(
 
 
 def retuner(
-    model: Model, run: Run, sampler: Sampler, seed: int
+    model: Model, run: Run, sampler: Sampler, seed: int, unequal: UnequalRows | None = None
 ) -> Callable[[Tuned, Array, int], Tuned]:
     """A rule that measures C along a round and tunes again, unless C is within its own error of
     what was tuned for.
@@ -229,6 +230,7 @@ def retuner(
             model.n_data,
             dynamics.batch_size,
             stream(seed, Purpose.NOISE_ALONG, attempt),
+            unequal=unequal,
         )
         estimate = OnlineNoise("diagonal" if curvature.diagonal else "full")
         noise = noise_along(model, run.problem, visited, source, estimate, run.dtype).noise

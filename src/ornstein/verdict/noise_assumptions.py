@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ornstein.curvature.derivatives import derivatives_of
+from ornstein.curvature.leverage import drawn_moments, factors
 from ornstein.rows.scheme import effective_batch
 from ornstein.streams import Purpose, sequence
 from ornstein.theory.matrices import matrix_root
@@ -124,13 +125,15 @@ def _projected_moments(subject: Subject, law: Law, modes: Array) -> tuple[Array,
     )
     places = _places(subject, law)
     squares, fourth = np.zeros((subject.model.n_data, modes.size)), np.zeros(modes.size)
+    probabilities = law.curvature.probabilities
+    factor = 1.0 if probabilities is None else factors(probabilities)[:, None]
     for place in places:
         projected = np.concatenate(
             [gradients @ basis for gradients in derivatives.example_gradients(place)]
         )
-        projected = (projected - projected.mean(axis=0)) ** 2
-        squares += projected / len(places)
-        fourth += np.mean(projected**2, axis=0) / len(places)
+        noise = (factor * projected - projected.mean(axis=0)) ** 2
+        squares += noise / factor / len(places)
+        fourth += np.mean(noise**2 / factor, axis=0) / len(places)
     return squares, fourth
 
 
@@ -170,21 +173,17 @@ def _noise_size(law: Law, noise: Array, whole: bool) -> float:
 def _noises_along(subject: Subject, law: Law, whole: bool) -> Iterator[Array]:
     """C at a few places of the chain and opposite to them."""
     assert subject.model is not None
-    derivatives, mode = derivatives_of(subject.model), law.curvature.mode
+    model, mode, probabilities = subject.model, law.curvature.mode, law.curvature.probabilities
     if _iterates_kept(subject, law) and whole:
         for draw, first, second in subject.gradients_at_draws:
             yield second - np.outer(first, first)
-            opposite, square = derivatives.gradient_moments(2.0 * mode - draw)
+            opposite, square = drawn_moments(model, probabilities, 2.0 * mode - draw)
             yield square - np.outer(opposite, opposite)
         return
     for point in _places(subject, law):
         for place in (point, 2.0 * mode - point):
-            if whole:
-                first, second = derivatives.gradient_moments(place)
-                yield second - np.outer(first, first)
-            else:
-                first, second = derivatives.diagonal_moments(place)
-                yield second - first**2
+            first, second = drawn_moments(model, probabilities, place, not whole)
+            yield second - (np.outer(first, first) if whole else first**2)
 
 
 def _iterates_kept(subject: Subject, law: Law) -> bool:

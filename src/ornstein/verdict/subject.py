@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ornstein.checks import printable
-from ornstein.curvature.derivatives import derivatives_of
+from ornstein.curvature.leverage import drawn_moments
 from ornstein.rows.scheme import effective_batch
 from ornstein.streams import Purpose, sequence
 from ornstein.theory import Process
@@ -21,6 +21,7 @@ from ornstein.theory.stationarity import SHORTEST
 from ornstein.types import Array
 from ornstein.verdict.coordinates import Coordinates, wider_of
 from ornstein.verdict.density import Density
+from ornstein.verdict.effective import fewest_effective
 from ornstein.verdict.monte_carlo import MonteCarloError, expected_error
 
 if TYPE_CHECKING:
@@ -33,10 +34,12 @@ if TYPE_CHECKING:
 # Passes over all data that a check may take: a share of those that sampling took, or as many as
 # take so many products of numbers, about a second; and their least and largest number.
 SHARE_OF_PASSES, PRODUCTS, FEWEST_PASSES, MOST_PASSES = 0.1, 2e8, 64, 120_000
+# The looks for modes and at the gradient come last and may take what is left of half as much again.
+MORE = 1.5
 MOST_CHEAP_PASSES = 200_000
-# Rows that the points of importance weights may look at, and the least and largest number of these.
-ROWS, FEWEST_POINTS, MOST_POINTS = 1e7, 32, 2000
-# Draws at which the gradients of all rows are looked at: as many as make ROWS rows, but no fewer
+# The least and largest number of points of importance weights.
+FEWEST_POINTS, MOST_POINTS = 24, 2000
+# Draws at which the gradients of all rows are looked at: as many as make so many rows, but no fewer
 # and no more.
 ROWS_AT_DRAWS, FEWEST_DRAWS, MOST_DRAWS = 1e6, 8, 100
 STAND_INS = 1000  # points of the draws' Gaussian where single draws were not kept
@@ -88,6 +91,10 @@ class Subject:
     posterior: Posterior
     model: Model | None
     seed: int = 0
+    # Answers to one question that may be looked at: p-value bounds are divided by their number.
+    tries: int = 1
+    # Modes that an earlier look has found, for this one to answer to; None searches.
+    known_modes: tuple[Array, ...] | None = None
 
     @cached_property
     def law(self) -> Law | None:
@@ -133,11 +140,18 @@ class Subject:
         wanted = max(SHARE_OF_PASSES * taken, self.cheap_passes)
         return int(np.clip(wanted, FEWEST_PASSES, MOST_PASSES))
 
+    def passes_left(self, reserved: int) -> int:
+        """How many passes a late look may take, where some are reserved for a later one."""
+        assert self.density is not None
+        bound = max(MORE * self.budget, 2.0 * self.cheap_passes)
+        bound = bound if self.budget > FEWEST_PASSES else FEWEST_PASSES
+        return int(max(self.budget // 5, bound - self.density.passes - reserved))
+
     @property
     def cheap_passes(self) -> int:
         """How many passes over the data take about a second."""
         assert self.model is not None
-        cheap = PRODUCTS / (self.model.n_data * (0.04 * self.dimension + 12.0))
+        cheap = PRODUCTS / (self.model.work * (0.04 * self.dimension + 12.0))
         return int(min(cheap, MOST_CHEAP_PASSES))
 
     @property
@@ -200,11 +214,11 @@ class Subject:
     @cached_property
     def independent(self) -> float:
         """How many independent draws all draws are worth, for the parameter with the fewest."""
-        from ornstein.verdict.convergence import fewest_effective
-
         if self.no_chains:
             return float(len(self.flat_draws))
-        return float(np.clip(np.nan_to_num(fewest_effective(self)), 4.0, len(self.flat_draws)))
+        fewest = np.nan_to_num(fewest_effective(self.posterior.draws))
+        known = self.posterior.settings.get("effective_draws", np.inf)
+        return float(np.clip(min(fewest, known), 4.0, len(self.flat_draws)))
 
     @property
     def draws_looked_at(self) -> int:
@@ -212,15 +226,17 @@ class Subject:
         large, at few it is not met.
         """
         assert self.model is not None
-        return int(np.clip(ROWS_AT_DRAWS / self.model.n_data, FEWEST_DRAWS, MOST_DRAWS))
+        return int(np.clip(ROWS_AT_DRAWS / self.model.work, FEWEST_DRAWS, MOST_DRAWS))
 
     @cached_property
     def gradients_at_draws(self) -> list[tuple[Array, Array, Array]]:
-        """A few draws, each with the mean and second moment of the per-example gradients there."""
+        """A few draws, each with the mean and second moment there of the gradients of single rows,
+        as minibatches hold them.
+        """
         assert self.model is not None
-        derivatives = derivatives_of(self.model)
+        probabilities = None if self.law is None else self.law.curvature.probabilities
         return [
-            (draw, *derivatives.gradient_moments(draw))
+            (draw, *drawn_moments(self.model, probabilities, draw))
             for draw in self.some_draws(self.draws_looked_at)
         ]
 
@@ -248,5 +264,8 @@ class Subject:
         weights = weights / max(float(np.linalg.norm(weights)), 1e-300)
         order = np.argsort(-np.abs(weights))[:3]
         shown = [place for place in order if abs(weights[place]) >= 0.1 * abs(weights[order[0]])]
-        names = self.posterior.names
-        return " ".join(f"{weights[place]:+.2f} {printable(names[place])}" for place in shown)
+        names = [printable(self.posterior.names[place]) for place in shown]
+        if len(shown) == 1:
+            return names[0]
+        parts = zip(weights[shown], names, strict=True)
+        return " ".join(f"{weight:+.1g} {name}" for weight, name in parts)

@@ -1,0 +1,189 @@
+"""How often is the verdict right? Fits of the suite by several samplers, each judged.
+
+    python tests/laws/verdict_rates.py --ways default exact --half reporting --out rates.jsonl
+
+fits and judges, one line of JSON per fit, and prints the rates with their intervals; `--read
+rates.jsonl` prints those of a file again. Intervals are Clopper and Pearson's 95 %, over problems:
+a problem counts as wrong where any of its seeds is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import warnings
+from collections import defaultdict
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import scipy.stats
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+
+from adversaries import posterior_of  # noqa: E402
+from fit_error import Error, error_of_fit, wrong  # noqa: E402
+from suite import PROBLEMS, REPORTING, TUNING  # noqa: E402
+
+import ornstein as orn  # noqa: E402
+
+# What a fit takes at most, and what is called a small and a large error where the verdict must be
+# of use: in nats.
+MOST_STEPS, SMALL, LARGE = 2_000_000, 0.02, 0.2
+HALVES = {"tuning": TUNING, "reporting": REPORTING, "all": PROBLEMS}
+
+
+def _sampled(sampler=None, **options):
+    return lambda problem, model, seed: orn.sample(
+        model, sampler, seed=seed, progress=False, max_steps=MOST_STEPS, **options
+    )
+
+
+def _exact(problem, model, seed):
+    reference = problem.truth()
+    chosen = np.random.default_rng(seed).permutation(len(reference))[:4000]
+    return posterior_of(model, reference[chosen])
+
+
+WAYS = {
+    "default": _sampled(),
+    "scalar": _sampled(orn.ConstantSGD("scalar")),
+    "SGLD": _sampled(orn.SGLD(exact=True, control_variates=True, preconditioner="full")),
+    "SGFS": _sampled(orn.SGFS("full")),
+    "SGHMC": _sampled(orn.SGHMC()),
+    "IASG": _sampled(orn.IASG()),
+    "Laplace": lambda problem, model, seed: orn.laplace(model, seed=seed),
+    "NUTS": lambda problem, model, seed: orn.nuts(model, draws=500, warmup=500, seed=seed),
+    "exact": _exact,
+}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A fit and its verdict; `level` is "refused" where no fit was made, with the reason in
+    `raised`, and "exception" where `check` raised.
+    """
+
+    problem: str
+    kind: str
+    way: str
+    seed: int
+    level: str
+    distance: float = np.nan
+    move: float = np.nan
+    certain: float = np.nan
+    raised: tuple[str, ...] = ()
+    seconds: float = np.nan
+    check_seconds: float = np.nan
+
+    @property
+    def error(self):
+        return Error(self.distance, self.move, self.certain)
+
+    @property
+    def wrong(self):
+        return self.level == "exception" or wrong(self.level, self.error)
+
+
+def judge(problem, way, seed=0) -> Judged:
+    """Fit, check and compare with the truth."""
+    named = (problem.name, problem.kind, way, seed)
+    model, began = problem.make(), time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            post = WAYS[way](problem, model, seed)
+        except orn.OrnsteinError as error:
+            return Judged(*named, "refused", raised=(f"{type(error).__name__}: {error}",))
+        fitted = time.process_time()
+        try:
+            verdict = post.check(seed=seed)
+        except Exception as error:
+            return Judged(*named, "exception", raised=(f"{type(error).__name__}: {error}",))
+        checked = time.process_time()
+        error = error_of_fit(post, problem.truth())
+    raised = tuple(
+        f"{found.name} [{found.level}]: {found.sentence}; {found.detail}"
+        for found in verdict
+        if found.level in ("caution", "not trusted")
+    )
+    return Judged(
+        *named,
+        verdict.level,
+        error.distance,
+        error.move,
+        error.certain,
+        raised,
+        round(fitted - began, 2),
+        round(checked - fitted, 2),
+    )
+
+
+def interval(count, total):
+    """Clopper and Pearson's 95 % interval of a rate."""
+    low = scipy.stats.beta.ppf(0.025, count, total - count + 1) if count else 0.0
+    high = scipy.stats.beta.ppf(0.975, count + 1, total - count) if count < total else 1.0
+    return float(low), float(high)
+
+
+def rate(judged, counts):
+    """Of the problems among these fits, the share with a fit that counts, as text."""
+    problems = defaultdict(list)
+    for fit in judged:
+        problems[fit.problem].append(counts(fit))
+    count, total = sum(any(found) for found in problems.values()), len(problems)
+    if not total:
+        return "no fits"
+    low, high = interval(count, total)
+    return f"{count} of {total} ({count / total:.0%}; {low:.0%} to {high:.0%})"
+
+
+def rates(judged):
+    """Lines of the table: by way, what is wrong and what is of use."""
+    for way in dict.fromkeys(fit.way for fit in judged):
+        fits = [fit for fit in judged if fit.way == way and fit.level != "refused"]
+        refused = sum(fit.way == way and fit.level == "refused" for fit in judged)
+        near = [fit for fit in fits if fit.distance < SMALL and fit.move < 0.1]
+        far = [fit for fit in fits if fit.distance > LARGE]
+        counted = {
+            "trusted, wrongly": (fits, lambda fit: fit.level == "trusted" and fit.wrong),
+            "not trusted, wrongly": (fits, lambda fit: fit.level == "not trusted" and fit.wrong),
+            "exceptions": (fits, lambda fit: fit.level == "exception"),
+            f"error below {SMALL}, not trusted": (near, lambda fit: fit.level != "trusted"),
+            f"error above {LARGE}, not caught": (far, lambda fit: fit.level != "not trusted"),
+        }
+        yield f"{way}: {len(fits)} fits, {refused} refused"
+        for name, (chosen, counts) in counted.items():
+            yield f"  {name:<28} {rate(chosen, counts)}"
+
+
+def read(paths):
+    lines = (line for path in paths for line in Path(path).read_text().splitlines())
+    return [Judged(**{**row, "raised": tuple(row["raised"])}) for row in map(json.loads, lines)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--ways", nargs="+", default=["default", "exact"], choices=WAYS)
+    parser.add_argument("--half", default="reporting", choices=HALVES)
+    parser.add_argument("--kinds", nargs="+")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--out", default="rates.jsonl")
+    parser.add_argument("--read", nargs="+")
+    given = parser.parse_args()
+    if not given.read:
+        with Path(given.out).open("a") as file:
+            for problem in HALVES[given.half]:
+                if given.kinds and problem.kind not in given.kinds:
+                    continue
+                for way, seed in product(given.ways, range(given.seeds)):
+                    file.write(json.dumps(asdict(judge(problem, way, seed))) + "\n")
+                    file.flush()
+    print("\n".join(rates(read(given.read or [given.out]))))
+
+
+if __name__ == "__main__":
+    main()
