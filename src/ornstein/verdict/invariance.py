@@ -12,7 +12,7 @@ from ornstein.streams import Purpose, sequence
 from ornstein.types import Array
 from ornstein.verdict import thresholds
 from ornstein.verdict.change import Change, change, two_sided
-from ornstein.verdict.finding import Finding, graded, skipped, worst
+from ornstein.verdict.finding import Finding, graded, rounded, skipped, worst
 from ornstein.verdict.moved import DECISIVE, MOST, Moved, move, paired_score
 from ornstein.verdict.subject import ABSENT, Subject
 
@@ -189,8 +189,8 @@ def _sentence(kept: Kept, size: float, point: float, outside: float) -> str:
         return f"{outside:.1%} of {count} draws lie where the posterior has no density"
     if size == 0.0 and point == 0.0:
         return f"{count} draws moved by HMC on all rows keep their law"
-    moved = f"; a 5, 50 or 95 % point moves by {point:.2g} sd" if point > 0 else ""
+    moved = f"; a 5, 50 or 95 % point moves by {rounded(point)} sd" if point > 0 else ""
     return (
-        f"{count} draws moved by HMC on all rows change their law by a KL of {size:.2g} (wanted: at"
-        f" most {thresholds.SMALL_CHANGE}){moved}"
+        f"{count} draws moved by HMC on all rows change their law by a KL of {rounded(size)}"
+        f" (wanted: at most {thresholds.SMALL_CHANGE}){moved}"
     )
