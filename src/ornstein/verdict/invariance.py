@@ -22,6 +22,11 @@ RANDOM_EACH, RANDOM_DIRECTIONS = 4, 50
 # Beyond so many parameters only the extreme eigenvectors are looked along, beside the parameters.
 MANY, EXTREME = 300, 25
 CLEAR = 2.0  # standard errors of a 5, 50 or 95 % point in a direction that has changed
+# What helps, in words and as options of `ornstein fit`.
+SAMPLER = "--sampler sgld-cv"
+UNBOUNDED = (
+    "write parameters that end somewhere on a scale that does not, for instance as logarithms"
+)
 MOST_OUTSIDE = 0.001  # share of the draws where the posterior has no density
 JOINT = 50  # parameters up to which the distance of all of them together counts
 
@@ -148,8 +153,9 @@ def moved_draws(subject: Subject, kept: Kept | None) -> Finding:
         f" {np.exp(0.5 * kept.along.log_ratio[place]):.2g} times as large;"
         f" {kept.moved.accepted:.0%} of the moves were accepted"
     )
-    remedy = "the draws are not those of the posterior: use orn.nuts(model)"
-    command = "--sampler sgld-cv"
+    remedy, command = "the draws are not those of the posterior: use orn.nuts(model)", SAMPLER
+    if outside > MOST_OUTSIDE:
+        remedy, command = UNBOUNDED, ""
     return Finding(NAME, level, size, thresholds.SMALL_CHANGE, sentence, remedy, detail, command)
 
 
