@@ -24,11 +24,11 @@ import numpyro.distributions as dist
 import pandas as pd
 import pyarrow
 from hypothesis import strategies as st
-from ornstein.interfaces.table.reading import read_table
 
 import ornstein as orn
 from ornstein.interfaces.cli.main import main
 from ornstein.interfaces.table.fitting import Table
+from ornstein.interfaces.table.reading import read_table
 
 ROWS = 24
 RNG = np.random.default_rng(0)

@@ -16,7 +16,8 @@ y = np.random.default_rng(0).normal(size=(60_000, 2))
 y += np.random.default_rng(1).normal(size=(60_000, 1))
 
 def log_likelihood(params, group):
-    covariance = jnp.exp(params["noise"]) * jnp.eye(2) + jnp.exp(params["groups"]) * jnp.ones((2, 2))
+    noise, groups = jnp.exp(params["noise"]), jnp.exp(params["groups"])
+    covariance = noise * jnp.eye(2) + groups * jnp.ones((2, 2))
     factor = jnp.linalg.cholesky(covariance + 0.0 * group[0])
     rest = jax.scipy.linalg.solve_triangular(factor, group, lower=True)
     return -0.5 * rest @ rest - jnp.sum(jnp.log(jnp.diagonal(factor)))
