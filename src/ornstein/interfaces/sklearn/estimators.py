@@ -71,9 +71,8 @@ class BayesianRegressor(RegressorMixin, BaseEstimator):
         noise_scale: "infer", or σ.
         fit_intercept: whether to add an intercept.
         scale_prior: False takes `prior_precision` as 1/variance of the slopes as they are.
-        sampler, batch_size, draws, chains, max_steps: as in `orn.sample`. Where the data leave too
-            little gradient noise for the default sampler (residuals of zero, more columns than
-            rows), Fisher scoring (SGFS) takes its place.
+        sampler, batch_size, draws, chains, max_steps: as in `orn.sample`; None or "auto" lets the
+            library choose, and `posterior_.history` says what it tried.
         random_state: seed of the draws.
 
     Attributes:
