@@ -24,11 +24,10 @@ import numpyro.distributions as dist
 import pandas as pd
 import pyarrow
 from hypothesis import strategies as st
-from ornstein.interfaces.table.reading import read_table
 
 import ornstein as orn
 from ornstein.interfaces.cli.main import main
-from ornstein.interfaces.table.fitting import Table
+from ornstein.regression.regress import Request, regression
 
 ROWS = 24
 RNG = np.random.default_rng(0)
@@ -418,7 +417,7 @@ CORRUPTIONS: dict[str, tuple[tuple[str, ...], st.SearchStrategy[Given]]] = {
     ),
     "unknown kind of file": (
         FILES,
-        st.sampled_from(["table.xlsx", "table", "table.CSV.gz", "table.json"]).flatmap(
+        st.sampled_from(["table.sav", "table", "table.json.gz", "table.json"]).flatmap(
             lambda name: file_of(LINES, name, ".csv", ".parquet")
         ),
     ),
@@ -522,7 +521,7 @@ def _regression(x: Any, y: Any) -> None:
 def through_files(given: Given, suffix: str = ".csv") -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = written(given, Path(folder), suffix)
-        model = Table.of(read_table(path), "y", given.family).model
+        model = regression(Request("y ~ .", given.family, missing="error"), path)
         _sampled(model, given)
 
 
@@ -559,6 +558,7 @@ def through_command_line(given: Given) -> None:
             f"--{name.replace('_', '-')}={value}" for name, value in given.run_options.items()
         ]
         arguments = ["fit", str(path), "--target", "y", "--family", given.family, "--out", str(out)]
+        arguments += ["--missing", "error"]
         said, complaints, code = io.StringIO(), io.StringIO(), 0
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complaints):
             try:

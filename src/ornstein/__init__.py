@@ -16,6 +16,8 @@ _WHERE = {
     "regress": "entrances",
     # Models
     "glm": "entrances",
+    "glmm": "entrances",
+    "MixedPriors": "model.mixed.priors",
     "GLM": "model.regression",
     "Model": "model.model",
     "from_numpyro": "interfaces.numpyro.model",

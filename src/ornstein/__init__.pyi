@@ -20,6 +20,7 @@ from ornstein.dynamics.minibatches import Minibatches as Minibatches
 from ornstein.dynamics.prediction import Prediction as Prediction
 from ornstein.entrances import fit as fit
 from ornstein.entrances import glm as glm
+from ornstein.entrances import glmm as glmm
 from ornstein.entrances import regress as regress
 from ornstein.entrances import resume as resume
 from ornstein.entrances import sample as sample
@@ -51,6 +52,7 @@ from ornstein.interfaces.sklearn.estimators import (
 from ornstein.interfaces.sklearn.estimators import BayesianRegressor as BayesianRegressor
 from ornstein.model import families as families
 from ornstein.model import priors as priors
+from ornstein.model.mixed.priors import MixedPriors as MixedPriors
 from ornstein.model.model import Model as Model
 from ornstein.model.on_disk import open_table as open_table
 from ornstein.model.regression import GLM as GLM

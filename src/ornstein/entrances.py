@@ -19,6 +19,8 @@ from ornstein.hyper import resume as climbs
 from ornstein.hyper.saved import KIND
 from ornstein.model import regression
 from ornstein.model.families.family import Family
+from ornstein.model.mixed.model import MixedModel
+from ornstein.model.mixed.priors import MixedPriors
 from ornstein.model.model import Model
 from ornstein.model.priors import Prior
 from ornstein.model.regression import GLM
@@ -105,6 +107,57 @@ def glm(
 
         return sharded_glm(X, y, settings)  # type: ignore[return-value]
     return regression.glm(X, y, **settings)
+
+
+def glmm(
+    X: object,
+    y: object,
+    groups: object,
+    Z: object = None,
+    family: str = "gaussian",
+    priors: MixedPriors | str | None = None,
+    *,
+    intercept: bool = True,
+    offset: ArrayLike | None = None,
+    points: int | str = "auto",
+    correlated: bool = True,
+) -> MixedModel:
+    """A mixed model as a Model whose examples are groups, the groups' effects integrated out.
+
+    Its parameters are the fixed effects, the covariance of the effects and what the family has
+    besides; `summary` shows the standard deviations and correlations of the effects. The search
+    for the mode takes place here.
+
+    Args:
+        X: rows × columns of the fixed effects.
+        y: the response; for the binomial family two columns, successes and trials.
+        groups: one label per row; all rows with the same label share their effects.
+        Z: columns whose coefficients vary among groups, the intercept's column of ones included;
+            None is a random intercept.
+        family: gaussian (in closed form), bernoulli, binomial, poisson, negative-binomial, gamma
+            (log link) or ordinal (logit, without an intercept).
+        priors: None is weakly informative (`MixedPriors`); "flat" is for comparison with maximum
+            likelihood.
+        intercept: whether X gets a column of ones; never for the ordinal family.
+        offset: added to the linear predictor, one number per row.
+        points: nodes of the quadrature in each dimension; "auto" takes as many as bring its error
+            below 0.01 nats over all groups. Groups with three or more effects take one (Laplace).
+        correlated: whether the effects of a group may be correlated.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> groups = np.repeat(np.arange(30), 5)
+    >>> y = rng.normal(size=30)[groups] + rng.normal(size=150)
+    >>> model = glmm(rng.normal(size=(150, 1)), y, groups)
+    >>> model.n_data, model.names
+    (30, ('x0', 'intercept', 'log L[intercept]', 'log_scale'))
+    """
+    from ornstein.curvature.nodes import settled
+    from ornstein.model.mixed import checked
+
+    arguments = (Z, family, priors, intercept and family != "ordinal", offset, points, correlated)
+    model = checked.glmm(X, y, groups, *arguments)
+    return settled(model, None if points == "auto" else int(points))
 
 
 def regress(
@@ -233,8 +286,9 @@ def sample(
         init: pytree or flat vector where all chains start; None starts each at a draw from the
             predicted law.
         seed: same seed, same draws.
-        dtype: "float32" (default) or "float64", for the chain; curvature and theory are always
-            float64.
+        dtype: "float32" or "float64", for the chain; curvature and theory are always float64. None
+            is float32, unless that cannot resolve the posterior of a `Model` beside its place or
+            data: `settings["dtype_reason"]` then says why.
         keep: "draws"; "moments" to keep only mean and covariance; "low-rank" (or "low-rank:K") for
             a covariance of a diagonal plus rank 20 (or K) in memory O(K·D), and `draws` per chain
             from that Gaussian.

@@ -26,6 +26,7 @@ class Purpose(IntEnum):
     LEVERAGE = 30
     HMC = 31
     PLAN = 32
+    EFFECTS = 40
 
 
 def sequence(seed: int, purpose: Purpose, *numbers: int) -> np.random.SeedSequence:

@@ -18,7 +18,7 @@ import ornstein as orn
 from ornstein.checks import printable
 from ornstein.interfaces.cli.main import main
 from ornstein.interfaces.cli.results import write_plots
-from ornstein.interfaces.table.fitting import encoding_of
+from ornstein.interfaces.table.fitting import from_table
 from ornstein.posterior import plots
 
 FILES = ["fit.orn", "posterior.nc", "report.html"]
@@ -125,7 +125,7 @@ def test_classes_stay_in_the_headings(tmp_path):
     code, out, err = run("fit", tmp_path / "t.csv", "-t", "k", *QUICK, "--out", tmp_path / "f")
     assert code == 0, err
     assert harmless(out + err)
-    assert encoding_of(orn.load(tmp_path / "f" / "fit.orn")).classes == tuple(sorted(labels))
+    assert from_table(orn.load(tmp_path / "f" / "fit.orn"))[1].classes == tuple(sorted(labels))
     code, out, err = run("predict", tmp_path / "f" / "fit.orn", tmp_path / "t.csv")
     assert code == 0, err
     assert all(f"k_mean[{label}]" in out for label in ("\\x1b", "[b]"))

@@ -16,7 +16,7 @@ import ornstein as orn
 from ornstein.interfaces.report.calibration import calibrate
 from ornstein.interfaces.report.figures import Predicted, block, telling_pairs
 from ornstein.interfaces.report.theme import as_svg
-from ornstein.interfaces.table.fitting import Table
+from ornstein.regression.regress import Request, regression
 
 WIDE, PHONE = 1280, 390
 NASTY = "</style><script>console.error(1)</script>"
@@ -50,9 +50,8 @@ def fitted() -> orn.Posterior:
         + rng.normal(size=800)
     )
     frame["長さ & breite"] *= 1e6  # its coefficient has six zeros after the point
-    return Table.of(frame, "price").sample(
-        orn.ConstantSGD("full"), "table.csv", draws=400, progress=False
-    )
+    model = regression(Request("price ~ ."), frame)
+    return orn.sample(model, orn.ConstantSGD("full"), draws=400, progress=False)
 
 
 @pytest.fixture(scope="module")
@@ -131,9 +130,9 @@ def test_ids_are_unique(page):
 
 
 def test_numbers_in_the_table_are_those_of_the_summary(fitted, page):
-    from ornstein.interfaces.table.fitting import encoding_of
+    from ornstein.interfaces.table.fitting import shown
 
-    summary = encoding_of(fitted).original(fitted).summary()
+    summary = shown(fitted).summary()
     rows = re.findall(r'<td data-label="mean">([^<]+)</td>', page.read_text(encoding="utf-8"))
     found = np.array([float(text.replace("−", "-").replace(",", "")) for text in rows])
     np.testing.assert_array_less(

@@ -36,9 +36,8 @@ def target(family, y):
 
 def build(family, **settings):
     X, y = regression_data(N, D, seed=3)
-    return orn.glm(
-        X, target(family, y), "categorical" if family == "five classes" else family, **settings
-    )
+    named = "categorical" if family == "five classes" else family
+    return orn.glm(X, target(family, y), named, **{"prior_precision": 1.0, **settings})
 
 
 RAMP, WAVE = np.linspace(0.2, 2.0, N), np.cos(np.arange(N))

@@ -32,8 +32,10 @@ from ornstein.types import Array, PyTree, Traced
 
 if TYPE_CHECKING:
     import pandas
+    from numpy.typing import ArrayLike
 
     from ornstein.model.model import Model
+    from ornstein.posterior.group_effects import GroupEffects
     from ornstein.verdict.importance import Weighted
     from ornstein.verdict.verdict import Verdict
 
@@ -257,12 +259,43 @@ class Posterior:
 
         return reweigh(self, model if model is not None else self.model, draws, seed)
 
-    def predict(self, inputs: PyTree, draws: int | None = 1000, seed: int = 0) -> Predictive:
+    def group_effects(
+        self,
+        name: str | None = None,
+        *,
+        groups: ArrayLike | None = None,
+        draws: int = 400,
+        seed: int = 0,
+    ) -> GroupEffects:
+        """Draws of the effects of groups given the data, for some draws of the parameters of a
+        mixed model: `summary()`, `shrinkage` and a caterpillar `plot()`.
+
+        Args:
+            name: what the groups are called in the formula; there is one grouping.
+            groups: labels; None is all groups.
+            draws: at how many draws of the posterior.
+            seed: same seed, same draws.
+        """
+        from ornstein.posterior.group_effects import group_effects
+
+        return group_effects(self, name, groups, draws, seed)
+
+    def predict(
+        self,
+        inputs: PyTree,
+        draws: int | None = 1000,
+        seed: int = 0,
+        groups: str | None = None,
+    ) -> Predictive:
         """E[y | inputs, θ] over the posterior, for at most `draws` of its draws, in float64.
 
         Where the model was made by `glm` from a table with column names, a data frame's columns
         are found by name. An array's columns are taken in the order of the model's. Sparse rows
         stay sparse.
+
+        For a mixed model `groups` says which effects enter: those of the "known" groups that the
+        rows belong to, those of "new" ones, drawn from their distribution, or none, as in the
+        "average" group, which is the default. Rows are then X, or a dict with X, groups and Z.
         """
         if self.predict_function is None:
             raise InputError("the model has no predict function: give one to Model(predict=…)")
@@ -276,6 +309,10 @@ class Posterior:
         chosen = np.arange(len(flat))
         if draws is not None and draws < len(flat):
             chosen = np.random.default_rng(seed).choice(len(flat), int(draws), replace=False)
+        if groups is not None:
+            from ornstein.posterior.group_effects import predicted
+
+            return Predictive(predicted(self, inputs, flat[chosen], groups, seed))
         if isinstance(self.predict_function, Predict):
             expected = of_regression(
                 self.predict_function, self.layout, flat, chosen, self.mean, inputs

@@ -304,7 +304,7 @@ def design_from_json(found: Mapping[str, Any]) -> Design:
             _text(part["text"]),
             None if part["levels"] is None else tuple(map(_text, part["levels"])),
             tuple(map(_text, part["fields"])),
-            {_text(call): _state(state) for call, state in part["learned"].items()},
+            {_text(call): dict(state) for call, state in part["learned"].items()},
         )
         for part in found["factors"]
     )
@@ -328,14 +328,3 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise FileError(f"the description of the design holds {brief(value)} in place of a text")
     return value
-
-
-def _state(state: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON has no whole numbers as keys, which `poly` needs, and no arrays, which `cr` needs."""
-    found = dict(state)
-    for name in ("alpha", "norms2"):
-        if name in found:
-            found[name] = {int(degree): float(value) for degree, value in found[name].items()}
-    if isinstance(found.get("constraints"), list):
-        found["constraints"] = np.asarray(found["constraints"], dtype=float)
-    return found

@@ -263,6 +263,7 @@ class Evaluation:
         state = self.learned.setdefault(text, {}) if self.fitting else self.learned.get(text)
         if state is None:
             raise InputError(f"the fit does not say what {brief(text)} learned from its rows")
+        state = state if self.fitting else _revived(state)
         return _learning(function, values, extra, options, state, text)
 
     def _labels(
@@ -334,6 +335,17 @@ def _learning(
         options = {"extrapolation": "na", **options}
     try:
         return known[function](values, *extra, **options, _state=state)
-    except (TypeError, ValueError, ArithmeticError, IndexError) as error:
+    except (TypeError, ValueError, ArithmeticError, LookupError) as error:
         said = " ".join(str(error).split()).replace("`", "")
         raise InputError(f"{brief(text)} cannot be computed: {said}") from None
+
+
+def _revived(state: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no whole numbers as keys, which `poly` needs, and no arrays, which `cr` needs."""
+    found = dict(state)
+    for name in ("alpha", "norms2"):
+        if name in found:
+            found[name] = {int(degree): float(value) for degree, value in found[name].items()}
+    if isinstance(found.get("constraints"), list):
+        found["constraints"] = np.asarray(found["constraints"], dtype=float)
+    return found

@@ -119,7 +119,7 @@ def regression_on(
         target.law,
         prior_precision=standardised(request.prior_precision, spec),
         priors=by_column(request.priors, spec),
-        intercept=design.intercept,
+        intercept=design.intercept and target.law.intercepts,
         classes=classes,
     )
     predict = TablePredict(model.predict.likelihood, spec.feature_names, spec)

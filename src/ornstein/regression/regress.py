@@ -17,8 +17,8 @@ from ornstein.model.regression import GLM, glm
 from ornstein.regression.columns import require_column, shown
 from ornstein.regression.design import Design
 from ornstein.regression.formula import Formula, quoted, stands_for_all
-from ornstein.regression.spec import Spec, indicator, moments, offset_of
-from ornstein.regression.table import as_frame, complete, per_row, varying
+from ornstein.regression.spec import Spec, moments, offset_of
+from ornstein.regression.table import as_frame, complete, indicator, per_row, varying
 from ornstein.regression.target import Target, target_of
 from ornstein.types import Array
 
@@ -251,7 +251,7 @@ def _model(
         target.law,
         prior_precision=standardised(request.prior_precision, spec),
         priors=by_column(request.priors, spec),
-        intercept=spec.design.intercept,
+        intercept=spec.design.intercept and target.law.intercepts,
         weights=weights,
         offset=offset,
     )
@@ -264,7 +264,7 @@ def with_table(model: GLM, spec: Spec) -> Regression:
     assert isinstance(model.predict, Predict)
     names = model.names
     if model.likelihood.law.classes:
-        names = tuple(_with_label(name, spec.classes) for name in names)
+        names = labelled(names, spec.classes)
     labels = np.array(spec.classes, dtype=object) if spec.classes else None
     spec = replace(spec, priors=model.priors)
     predict = TablePredict(model.predict.likelihood, spec.feature_names, spec)
@@ -273,7 +273,14 @@ def with_table(model: GLM, spec: Spec) -> Regression:
     return made
 
 
-def _with_label(name: str, classes: tuple[str, ...]) -> str:
-    """`age[1.0]` as `age[house]`."""
-    found = re.fullmatch(r"(.*)\[(\d+)(?:\.0)?\]", name, flags=re.DOTALL)
-    return name if found is None else f"{found.group(1)}[{classes[int(found.group(2))]}]"
+def labelled(names: tuple[str, ...], classes: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of parameters with labels in place of the codes of classes.
+
+    >>> labelled(("age[1.0]", "intercept[0]"), ("barn", "house"))
+    ('age[house]', 'intercept[barn]')
+    """
+    parts = [re.fullmatch(r"(.*)\[(\d+)(?:\.0)?\]", name, flags=re.DOTALL) for name in names]
+    return tuple(
+        name if part is None else f"{part.group(1)}[{classes[int(part.group(2))]}]"
+        for name, part in zip(names, parts, strict=True)
+    )

@@ -11,7 +11,7 @@ from ornstein.checks import brief, printable
 from ornstein.errors import InputError
 from ornstein.model.families.family import Family
 from ornstein.model.families.recognised import recognised
-from ornstein.model.families.table import TABLE, family_of
+from ornstein.model.families.table import family_of
 from ornstein.regression.columns import Columns, Labels, coded, is_category, numbers
 from ornstein.regression.expression import Evaluation
 from ornstein.regression.formula import Response
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import pandas
 
 MOST_CLASSES = 50
+# The family of a left side with two columns, and what its first column is called there.
+TWO_COLUMNS = {"successes": ("binomial", "successes"), "censored": ("weibull", "time")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,11 +39,13 @@ def target_of(
     response: Response, table: Columns, family: str | Family, link: str | None = None
 ) -> Target:
     """Evaluate the left side; `family` is a family, its name or "auto"."""
-    asked = None if family == "auto" else family_of(family, link)
     if response.kind != "column":
+        return _of_two_columns(response, table, family, link)
+    asked = None if family == "auto" else family_of(family, link)
+    if asked is not None and asked.columns:
         raise InputError(
-            f"{brief(response.text)} on the left side needs a family that this version lacks:"
-            f" there are {', '.join(TABLE)}"
+            f"the {asked.name} family needs {' and '.join(asked.columns)} on the left side:"
+            " write successes(k, n) or censored(time, event)"
         )
     (expression,) = response.parts
     name = expression.only_column
@@ -69,6 +73,24 @@ def target_of(
     return Target(found, asked, reason)
 
 
+def _of_two_columns(
+    response: Response, table: Columns, family: str | Family, link: str | None
+) -> Target:
+    """`successes(k, n)` or `censored(time, event)`, as the two columns of y."""
+    default, first = TWO_COLUMNS[response.kind]
+    law = family_of(default if family == "auto" else family, link)
+    if law.columns[:1] != (first,):
+        raise InputError(f"{brief(response.text)} does not fit the {law.name} family")
+    parts = []
+    for part in response.parts:
+        name = part.only_column
+        evaluated = Evaluation(part, table, {}, fitting=True)
+        parts.append(evaluated.value() if name is None else numbers(table[name]))
+        _require_finite(parts[-1], part.text)
+    asked = "the left side says so" if family == "auto" else "as asked for"
+    return Target(np.column_stack(parts), law, asked)
+
+
 def _chosen(found: Any, name: str, series: Any) -> tuple[str, str]:
     """The family and why: only two values or labels change it from gaussian, for whole numbers may
     be anything.
@@ -77,9 +99,9 @@ def _chosen(found: Any, name: str, series: Any) -> tuple[str, str]:
         count = len(found.levels)
         if count == 2:
             return "bernoulli", f"the target {name!r} has two different values"
-        ordered = getattr(getattr(series, "dtype", None), "ordered", False)
-        order = ", whose order is not used" if ordered else ""
-        return "categorical", f"the target {name!r} has {count} different labels{order}"
+        if getattr(getattr(series, "dtype", None), "ordered", False):
+            return "ordinal", f"the target {name!r} has {count} labels in an order"
+        return "categorical", f"the target {name!r} has {count} different labels"
     number = recognised(found)
     hint = f"; {number.hint}" if number.hint else ""
     kind = number.reason.removeprefix("it ")
@@ -98,7 +120,7 @@ def _as_classes(
             f"the target {name!r} has {len(found.levels):,} different labels, more than"
             f" {MOST_CLASSES}; is it the right column?"
         )
-    if not law.classes and len(found.levels) > 2:
+    if law.name == "bernoulli" and len(found.levels) > 2:
         raise InputError(
             f"the {law.name} family needs two labels; the target {name!r} has {len(found.levels)}:"
             " use the family categorical"

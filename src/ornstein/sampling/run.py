@@ -22,10 +22,11 @@ from ornstein.samplers.constant_sgd import ConstantSGD
 from ornstein.sampling.checkpoint import Checkpoint
 from ornstein.sampling.extrapolate import extrapolated, half_step
 from ornstein.sampling.plan import planned, require_stable, solvable, starts, tuned
-from ornstein.sampling.progress import progress_bar
+from ornstein.sampling.progress import progress_bar, remark
 from ornstein.sampling.request import SampleRequest
 from ornstein.sampling.session import Session
 from ornstein.sampling.warmup import Tuned
+from ornstein.sampling.width import reason_for_double
 from ornstein.streams import Purpose, derived_seed
 from ornstein.types import Array
 
@@ -70,6 +71,10 @@ def _run(
         curvature = measure(model, derivatives=derivatives, scheme=scheme, seed=request.seed)
     if curvature.dim != model.dim:
         raise InputError(f"the curvature has {curvature.dim} parameters, the model {model.dim}")
+    reason = reason_for_double(model, curvature) if request.dtype is None else ""
+    if reason:
+        request = replace(request, dtype="float64")
+        remark(request.progress, f"computing in float64: {reason}")
     sampler = default_sampler(curvature) if request.sampler is None else request.sampler
     dynamics, prediction = tuned(sampler, curvature, request.batch_size, request.scheme)
     with solvable(dynamics.sampler):
@@ -87,6 +92,8 @@ def _run(
         folder = Path(request.checkpoint)
         pause = Checkpoint.of_session(folder, request, session, measured)
     posterior = finished(session, request.progress, pause, started)
+    if reason:
+        posterior = replace(posterior, settings={**posterior.settings, "dtype_reason": reason})
     if half is None or not posterior.settings["complete"]:
         return posterior
     return _extrapolated(model, request, posterior, *half)

@@ -39,6 +39,7 @@ from ornstein.interfaces.cli.arguments import (
     Precision,
     Priors,
     Resume,
+    Robust,
     Scheduler,
     Seed,
     Target,
@@ -47,8 +48,10 @@ from ornstein.interfaces.cli.arguments import (
     client_of,
     model_of,
     request_of,
+    robust_sampler,
 )
 from ornstein.interfaces.cli.interrupts import Commands
+from ornstein.interfaces.cli.reproducing import reproduce
 
 app = typer.Typer(
     name="ornstein",
@@ -112,6 +115,7 @@ def fit(
     prior: Priors = None,
     prior_precision: Precision = None,
     sampler: Annotated[str, typer.Option(help=SAMPLER_HELP)] = "auto",
+    robust: Robust = False,
     batch_size: Batch = None,
     draws: Draws = 1000,
     chains: Chains = 4,
@@ -148,7 +152,8 @@ def fit(
         from ornstein.ways import require_way
 
     started = time.perf_counter()
-    chosen = None if sampler == "auto" else require_way(sampler)
+    named = None if sampler == "auto" else require_way(sampler)
+    chosen = robust_sampler(sampler) if robust else named
     if resume and checkpoint is None:
         raise InputError("--resume needs --checkpoint, the folder of the run to go on with")
     if checkpoint is not None and not resume and any(checkpoint.glob("checkpoint-*.npz")):
@@ -445,44 +450,6 @@ def theory(
     show_theory(rows, batch_size, dimension, noise, hessian, sampler)
 
 
-@app.command(epilog="Example:  ornstein reproduce table1 --data-dir data --out reproduction")
-def reproduce(
-    what: Annotated[
-        str,
-        typer.Argument(
-            help="table1, fig1, fig2, fig3, fig4, fig5, fig6 or all.", show_default=False
-        ),
-    ],
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(
-            "--data-dir",
-            help=(
-                "Folder with the paper's data files; else ORNSTEIN_DATA, the cache, the public"
-                " source."
-            ),
-            show_default=False,
-        ),
-    ] = None,
-    quick: Annotated[
-        bool,
-        typer.Option(
-            "--quick",
-            help="Short chains and few rows: two minutes instead of three quarters of an hour.",
-        ),
-    ] = False,
-    out: Annotated[
-        Path, typer.Option(help="Folder for the figures, tables and reproduction.html.")
-    ] = Path("reproduction"),
-    force: Force = False,
-) -> None:
-    """Make the table and the figures of Mandt, Hoffman and Blei (2017) again, beside the paper's
-    numbers.
-    """
-    from ornstein.interfaces.cli import console
-    from ornstein.interfaces.cli.outputs import result_folder
-    from ornstein.paper.reproduce import reproduce as make
-
-    with result_folder(out, ["reproduction.html"], force=force) as folder:
-        files = make(what, folder, data_dir, quick, report=console.remark)
-    console.show_files("Written", [(path, "") for path in files])
+app.command(epilog="Example:  ornstein reproduce table1 --data-dir data --out reproduction")(
+    reproduce
+)

@@ -16,6 +16,7 @@ from ornstein.samplers import FORMS
 if TYPE_CHECKING:
     from distributed import Client
 
+    from ornstein.dynamics.dynamics import Sampler
     from ornstein.model.model import Model
     from ornstein.regression.regress import Request
 
@@ -165,6 +166,13 @@ Resume = Annotated[
         ),
     ),
 ]
+Robust = Annotated[
+    bool,
+    typer.Option(
+        "--robust",
+        help="Robust standard errors (the sandwich A⁻¹CA⁻¹/N) in place of the posterior's.",
+    ),
+]
 Force = Annotated[
     bool, typer.Option("--force", help="Overwrite files that ornstein did not write.")
 ]
@@ -235,6 +243,20 @@ def _prior(text: str) -> tuple[str, Any]:
         raise InputError(
             f"--prior {text!r} must look like 'age=Normal(0, 1)', with {', '.join(known)}"
         ) from None
+
+
+def robust_sampler(name: str) -> Sampler:
+    """The sampler of that name, aimed at the sandwich."""
+    from dataclasses import replace
+
+    from ornstein.samplers import sampler_by_name
+    from ornstein.samplers.constant_sgd import ConstantSGD
+    from ornstein.samplers.iasg import IASG
+
+    sampler = sampler_by_name("constant-sgd-full" if name == "auto" else name)
+    if not isinstance(sampler, ConstantSGD | IASG):
+        raise InputError(f"--robust needs constant-sgd-full or iasg; got {name}")
+    return replace(sampler, target="sandwich")
 
 
 def model_of(data: Path, request: Request, folder_too: bool = False) -> Model:
