@@ -36,10 +36,13 @@ _WHERE = {
     # Running
     "sample": "entrances",
     "resume": "entrances",
+    "plan": "ways.plan",
+    "Plan": "ways.plan",
     "cache_compilations": "compute.cache",
     # Results
     "Posterior": "posterior.posterior",
     "Predictive": "posterior.predictive",
+    "Critique": "critique.critique",
     "Verdict": "verdict.verdict",
     "load": "posterior.storage",
     "compare": "posterior.comparison",
@@ -77,6 +80,7 @@ _WHERE = {
     "StabilityError": "errors",
     "StationarityWarning": "errors",
     "TrustWarning": "errors",
+    "WayError": "errors",
     "WindowWarning": "errors",
 }
 

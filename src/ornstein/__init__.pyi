@@ -12,6 +12,7 @@ from ornstein.baselines.laplace import laplace as laplace
 from ornstein.baselines.low_rank import low_rank as low_rank
 from ornstein.baselines.nuts import nuts as nuts
 from ornstein.compute.cache import cache_compilations as cache_compilations
+from ornstein.critique.critique import Critique as Critique
 from ornstein.curvature.check_gradients import check_gradients as check_gradients
 from ornstein.curvature.curvature import Curvature as Curvature
 from ornstein.curvature.measure import measure as measure
@@ -40,6 +41,7 @@ from ornstein.errors import PredictionWarning as PredictionWarning
 from ornstein.errors import StabilityError as StabilityError
 from ornstein.errors import StationarityWarning as StationarityWarning
 from ornstein.errors import TrustWarning as TrustWarning
+from ornstein.errors import WayError as WayError
 from ornstein.errors import WindowWarning as WindowWarning
 from ornstein.hyper.em import em as em
 from ornstein.hyper.fit import EMFit as EMFit
@@ -71,3 +73,5 @@ from ornstein.sampling.averaging import average as average
 from ornstein.theory import Gaussian as Gaussian
 from ornstein.theory import kl as kl
 from ornstein.verdict.verdict import Verdict as Verdict
+from ornstein.ways.plan import Plan as Plan
+from ornstein.ways.plan import plan as plan

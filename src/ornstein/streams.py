@@ -25,6 +25,7 @@ class Purpose(IntEnum):
     MODE = 29
     LEVERAGE = 30
     HMC = 31
+    PLAN = 32
     EFFECTS = 40
 
 

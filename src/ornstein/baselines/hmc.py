@@ -77,7 +77,7 @@ def hmc(
     >>> import numpy as np
     >>> from ornstein.model.regression import glm
     >>> X = np.random.default_rng(0).normal(size=(30, 2))
-    >>> post = hmc(glm(X, X[:, 0] > 0, "bernoulli", intercept=False), draws=50, chains=40)
+    >>> post = hmc(glm(X, X[:, 0] > 0, "bernoulli", 1.0, intercept=False), draws=50, chains=40)
     >>> post.settings["kicks"], bool(post.settings["accepted"] > 0.7)
     (1, True)
     """

@@ -24,6 +24,7 @@ from ornstein.model.families.likelihood import Predict
 from ornstein.model.parameters import Layout
 from ornstein.posterior.at_draws import RowsAtDraws
 from ornstein.posterior.draws import Draws
+from ornstein.posterior.history import Attempt
 from ornstein.posterior.low_rank import Sketch
 from ornstein.posterior.moments import Moments
 from ornstein.posterior.new_rows import asked_rows
@@ -36,8 +37,9 @@ if TYPE_CHECKING:
     import pandas
     from numpy.typing import ArrayLike
 
+    from ornstein.critique.critique import Critique
     from ornstein.model.model import Model
-    from ornstein.posterior.group_effects import GroupEffects
+    from ornstein.posterior.group_effects import GroupEffects, Source
     from ornstein.verdict.importance import Weighted
     from ornstein.verdict.verdict import Verdict
 
@@ -57,6 +59,9 @@ class Posterior:
         dynamics, curvature, prediction: what ran, where, and what theory said would come.
         settings: seed, versions, thinning, warm-up, steps and seconds.
         model: what was inferred, for `check` to ask; kept in memory and never saved.
+        history: the ways that `orn.sample` tried, with their verdicts and costs, where it chose.
+        plan: what it chose among; verdict: what it found of these draws, which `check` repeats.
+            Neither is saved.
         ran, coordinates: where the columns of a regression were changed for the run (far from zero,
             or nearly collinear), the posterior of the changed ones, and from its parameters to
             these. `dynamics` are those of the run.
@@ -73,6 +78,9 @@ class Posterior:
     moments: Gaussian | None = field(default=None, repr=False)
     constrained: dict[str, Array] | None = field(default=None, repr=False)
     model: Model | None = field(default=None, repr=False)
+    history: tuple[Attempt, ...] = ()
+    plan: object = field(default=None, repr=False)
+    verdict: Verdict | None = field(default=None, repr=False)
     ran: Posterior | None = field(default=None, repr=False)
     coordinates: Coordinates | None = field(default=None, repr=False)
 
@@ -185,6 +193,7 @@ class Posterior:
 
         Its `attrs["passes_per_draw"]` says how often each row of the data was looked at for one
         draw; for draws that are means over windows, the table's corner says it too.
+        `attrs["history"]` holds the ways that `orn.sample` tried.
         """
         import pandas
 
@@ -213,6 +222,8 @@ class Posterior:
                 }
             )
         table = pandas.DataFrame(rows, index=_labels(names))
+        if self.history:
+            table.attrs["history"] = [str(attempt) for attempt in self.history]
         if self.dynamics is not None and self.curvature is not None:
             passes = self.settings["thin"] * self.dynamics.batch_size / self.curvature.n_data
             table.attrs["passes_per_draw"] = passes
@@ -234,9 +245,23 @@ class Posterior:
                 minibatch size of its gradients.
             seed: of the points that the posterior is evaluated at.
         """
+        own = model is None or model is self.model
+        if self.verdict is not None and own and not stein and seed == 0:
+            return self.verdict
         from ornstein.verdict.verdict import check
 
         return check(self, model, stein=stein, seed=seed)
+
+    def critique(self, model: Model | None = None, *, seed: int = 0) -> Critique:
+        """Does the model fit the data? Findings with the size of what is missed, and a remedy;
+        whether the draws can be trusted is another question, for `check`.
+
+        After `orn.load` give the model, which holds the data. At most 20,000 rows are looked at,
+        drawn by `seed`.
+        """
+        from ornstein.critique.critique import critique
+
+        return critique(self, model, seed=seed)
 
     def reweight(self, draws: int = 1000, *, model: Model | None = None, seed: int = 0) -> Weighted:
         """Points of the draws' Gaussian, importance-weighted (PSIS) to stand for the posterior; one
@@ -268,7 +293,7 @@ class Posterior:
         """
         from ornstein.posterior.group_effects import group_effects
 
-        return group_effects(self, name, groups, draws, seed)
+        return group_effects(self._source(), name, groups, draws, seed)
 
     def predict(
         self,
@@ -298,7 +323,8 @@ class Posterior:
         if groups is not None:
             from ornstein.posterior.group_effects import predicted
 
-            return Predictive(Given(predicted(self, inputs, chosen, groups, seed)))
+            source = replace(self._source(), draws=chosen)
+            return Predictive(Given(predicted(source, inputs, groups, seed)))
         if not isinstance(self.predict_function, Predict):
             found = of_function(self.predict_function, self.layout, chosen, inputs)
             return Predictive(Given(found))
@@ -329,6 +355,13 @@ class Posterior:
         if draws is None or draws >= len(flat):
             return flat
         return flat[np.random.default_rng(seed).choice(len(flat), int(draws), replace=False)]
+
+    def _source(self) -> Source:
+        """What the effects of groups need to know of the posterior."""
+        from ornstein.posterior.group_effects import Source
+
+        flat = self.draws.reshape(-1, self.draws.shape[-1])
+        return Source(flat, self.layout, self.model, self.predict_function)
 
     def to_arviz(self) -> Any:
         """An ArviZ InferenceData (0.x) or DataTree (1.x), one variable per leaf of the

@@ -33,17 +33,20 @@ from ornstein.types import Array
 
 @one_thread()
 def run_here(
-    model: Model, request: SampleRequest, derivatives: Derivatives | None = None
+    model: Model,
+    request: SampleRequest,
+    derivatives: Derivatives | None = None,
+    known: Curvature | None = None,
 ) -> Posterior:
     """Do what was asked for in this process; `derivatives` answer for the full data where the model
-    itself should not.
+    itself should not; `known` is its curvature, where `measure` has been called already.
     """
     if not isinstance(model, Model):
         raise InputError(
             f"model must be a Model, for instance orn.glm(X, y); got a {type(model).__name__}"
         )
-    if derivatives is not None or isinstance(request.sampler, Dynamics):
-        return _run(model, request, derivatives)
+    if derivatives is not None or known is not None or isinstance(request.sampler, Dynamics):
+        return _run(model, request, derivatives, known)
 
     def run(worked: Model, curvature: Curvature | None, init: Array | None) -> Posterior:
         return _run(worked, replace(request, curvature=curvature, init=init), None)
@@ -51,17 +54,21 @@ def run_here(
     return in_working_coordinates(model, request.curvature, request.init, run)
 
 
-def _run(model: Model, request: SampleRequest, derivatives: Derivatives | None) -> Posterior:
+def _run(
+    model: Model,
+    request: SampleRequest,
+    derivatives: Derivatives | None,
+    known: Curvature | None = None,
+) -> Posterior:
     started = time.perf_counter()
     measured = request.curvature is None
     given = request.sampler
     scheme = given.scheme if isinstance(given, Dynamics) else request.scheme
-    curvature = (
-        measure(model, derivatives=derivatives, scheme=scheme, seed=request.seed)
-        if measured
-        else request.curvature
-    )
-    assert curvature is not None
+    curvature = request.curvature
+    if curvature is None:
+        curvature = known
+    if curvature is None:
+        curvature = measure(model, derivatives=derivatives, scheme=scheme, seed=request.seed)
     if curvature.dim != model.dim:
         raise InputError(f"the curvature has {curvature.dim} parameters, the model {model.dim}")
     reason = reason_for_double(model, curvature) if request.dtype is None else ""

@@ -16,7 +16,7 @@ from ornstein.model.model import Model
 from ornstein.rows.unequal import UnequalRows
 from ornstein.sampling.collect import Collection
 from ornstein.sampling.framing import in_frame
-from ornstein.sampling.plan import Plan
+from ornstein.sampling.plan import Schedule
 from ornstein.sampling.warmup import Tuned, WarmUp, retuner, stride_of, warm_up
 from ornstein.types import Array, PyTree
 
@@ -28,7 +28,12 @@ class Session:
     """
 
     def __init__(
-        self, model: Model, tuned: Tuned, starts: Array, plan: Plan, sampler: Sampler | None = None
+        self,
+        model: Model,
+        tuned: Tuned,
+        starts: Array,
+        plan: Schedule,
+        sampler: Sampler | None = None,
     ) -> None:
         self.model, self.plan, self.sampler = model, plan, sampler
         probabilities = tuned.curvature.probabilities

@@ -91,6 +91,10 @@ class Subject:
     posterior: Posterior
     model: Model | None
     seed: int = 0
+    # Answers to one question that may be looked at: p-value bounds are divided by their number.
+    tries: int = 1
+    # Modes that an earlier look has found, for this one to answer to; None searches.
+    known_modes: tuple[Array, ...] | None = None
 
     @cached_property
     def law(self) -> Law | None:
@@ -213,7 +217,8 @@ class Subject:
         if self.no_chains:
             return float(len(self.flat_draws))
         fewest = np.nan_to_num(fewest_effective(self.posterior.draws))
-        return float(np.clip(fewest, 4.0, len(self.flat_draws)))
+        known = self.posterior.settings.get("effective_draws", np.inf)
+        return float(np.clip(min(fewest, known), 4.0, len(self.flat_draws)))
 
     @property
     def draws_looked_at(self) -> int:
