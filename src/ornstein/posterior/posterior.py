@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ornstein.critique.critique import Critique
     from ornstein.model.model import Model
     from ornstein.posterior.group_effects import GroupEffects, Source
+    from ornstein.posterior.loo import Loo
     from ornstein.verdict.importance import Weighted
     from ornstein.verdict.verdict import Verdict
 
@@ -262,6 +263,18 @@ class Posterior:
         from ornstein.critique.critique import critique
 
         return critique(self, model, seed=seed)
+
+    def loo(self, model: Model | None = None, *, subset: int | None = None, seed: int = 0) -> Loo:
+        """The expected log density of new rows, by leaving out one after the other (PSIS).
+
+        Args:
+            model: where it is not at hand, after `orn.load`.
+            subset: how many rows to smooth, drawn at random; None is all up to 2 GB, else 1000.
+            seed: of these rows, and of the draws where there are more than 2000.
+        """
+        from ornstein.posterior.loo import loo
+
+        return loo(self, model, subset=subset, seed=seed)
 
     def reweight(self, draws: int = 1000, *, model: Model | None = None, seed: int = 0) -> Weighted:
         """Points of the draws' Gaussian, importance-weighted (PSIS) to stand for the posterior; one
