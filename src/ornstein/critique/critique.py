@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -121,7 +122,7 @@ def _by_rows(posterior: Posterior, model: Model, seed: int) -> list[Finding | No
         found: list[Finding | None] = [skipped("rows", "some times are censored")]
     else:
         looks, found = LOOKS, []
-    return found + [_looked(look.__name__, lambda look=look: look(evidence)) for look in looks]
+    return found + [_looked(look.__name__, partial(look, evidence)) for look in looks]
 
 
 def _looked(name: str, look: Callable[[], Finding | None]) -> Finding | None:

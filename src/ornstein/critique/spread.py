@@ -21,9 +21,9 @@ def spread(evidence: Evidence) -> Finding | None:
     law = evidence.model.likelihood.law
     if law.labels:
         return None
-    columns = evidence.columns.T if evidence.columns.shape[1] <= MOST_COLUMNS else []
     along = [("the prediction", evidence.predictor)]
-    along += list(zip(evidence.model.feature_names, columns, strict=False))
+    if evidence.columns.shape[1] <= MOST_COLUMNS:
+        along += list(zip(evidence.model.feature_names, evidence.columns.T, strict=True))
     sizes = np.abs(evidence.scores)
     worst, where, surely = 1.0, "the prediction", False
     for name, values in along:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import pandas
 
     from ornstein.model.model import Model
-    from ornstein.posterior.posterior import Posterior
 
 SUBSET = 1000  # rows, where not all can be smoothed
 MOST_DRAWS = 2000
@@ -66,14 +65,16 @@ class Loo:
     __repr__ = __str__
 
 
-def loo(
-    posterior: Posterior, model: Model | None = None, *, subset: int | None = None, seed: int = 0
-) -> Loo:
-    """The leave-one-out of a posterior; `Posterior.loo` explains the arguments."""
-    model = posterior.model if model is None else model
+class Fitted(Protocol):
+    """A posterior."""
+
+    def loo(self) -> Loo: ...
+
+
+def loo(draws: Array, mean: Array, model: Model | None, subset: int | None, seed: int) -> Loo:
+    """The leave-one-out of a posterior by its draws (n, D); `Posterior.loo` explains the rest."""
     if model is None:
         raise InputError("loo needs the data, which a saved file does not hold: loo(model=…)")
-    draws = posterior.draws.reshape(-1, posterior.draws.shape[-1])
     if not len(draws):
         raise InputError("loo needs draws; only their moments were kept (keep='moments')")
     if subset is not None and (not is_whole(subset) or subset < 2):
@@ -85,8 +86,8 @@ def loo(
     if subset is None and 8 * count * len(draws) > LARGEST_ALLOCATION:
         subset = SUBSET
     if subset is None or subset >= count:
-        return _whole(pointwise.at(draws, np.arange(count), posterior.mean), count)
-    return _subsampled(pointwise, posterior.mean, draws, int(subset), count, rng)
+        return _whole(pointwise.at(draws, np.arange(count), mean), count)
+    return _subsampled(pointwise, mean, draws, int(subset), count, rng)
 
 
 def _whole(densities: Array, count: int) -> Loo:
@@ -132,7 +133,7 @@ def _smoothed(densities: Array) -> tuple[Array, Array, Array]:
     return found, np.asarray(k), whole - found
 
 
-def loo_compare(fits: Mapping[str, Posterior | Loo]) -> pandas.DataFrame:
+def loo_compare(fits: Mapping[str, Fitted | Loo]) -> pandas.DataFrame:
     """Models side by side, the best first: elpd, its difference to the best with the standard error
     of the difference, and p_loo. Models must hold the same rows.
 
@@ -147,7 +148,7 @@ def loo_compare(fits: Mapping[str, Posterior | Loo]) -> pandas.DataFrame:
 
     if not isinstance(fits, Mapping) or len(fits) < 2:
         raise InputError("loo_compare needs two or more fits by name: {'a': first, 'b': second}")
-    looked = {name: fit if isinstance(fit, Loo) else loo(fit) for name, fit in fits.items()}
+    looked = {name: fit if isinstance(fit, Loo) else fit.loo() for name, fit in fits.items()}
     counts = {name: found.n_data for name, found in looked.items()}
     if len(set(counts.values())) > 1:
         raise InputError(f"the models hold different numbers of rows, {counts}: nothing compares")

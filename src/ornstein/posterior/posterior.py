@@ -274,7 +274,8 @@ class Posterior:
         """
         from ornstein.posterior.loo import loo
 
-        return loo(self, model, subset=subset, seed=seed)
+        flat = self.draws.reshape(-1, self.draws.shape[-1])
+        return loo(flat, self.mean, self.model if model is None else model, subset, seed)
 
     def reweight(self, draws: int = 1000, *, model: Model | None = None, seed: int = 0) -> Weighted:
         """Points of the draws' Gaussian, importance-weighted (PSIS) to stand for the posterior; one
