@@ -43,6 +43,7 @@ _WHERE = {
     "Posterior": "posterior.posterior",
     "loo_compare": "posterior.loo",
     "Loo": "posterior.loo",
+    "Effects": "posterior.effects",
     "Predictive": "posterior.predictive",
     "Critique": "critique.critique",
     "Verdict": "verdict.verdict",

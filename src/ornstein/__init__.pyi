@@ -58,6 +58,7 @@ from ornstein.model.model import Model as Model
 from ornstein.model.on_disk import open_table as open_table
 from ornstein.model.regression import GLM as GLM
 from ornstein.posterior.comparison import compare as compare
+from ornstein.posterior.effects import Effects as Effects
 from ornstein.posterior.loo import Loo as Loo
 from ornstein.posterior.loo import loo_compare as loo_compare
 from ornstein.posterior.posterior import Posterior as Posterior

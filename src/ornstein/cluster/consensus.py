@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -106,7 +108,12 @@ class ConsensusPosterior(Posterior):
     verdict: Verdict = field(default_factory=lambda: Verdict(()))
 
     def check(
-        self, model: Model | None = None, *, stein: bool | int = False, seed: int = 0
+        self,
+        model: Model | None = None,
+        *,
+        stein: bool | int = False,
+        seed: int = 0,
+        of: Callable[[Any], Any] | None = None,
     ) -> Verdict:
         """The verdicts of the shards and of their combination."""
-        return self.verdict
+        return self.verdict if of is None else super().check(model, of=of)

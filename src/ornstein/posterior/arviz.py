@@ -13,19 +13,22 @@ def inference_data(
     attributes: Mapping[str, object],
     coords: dict[str, list[str]] | None = None,
     dims: dict[str, list[str]] | None = None,
+    others: Mapping[str, dict[str, Array]] | None = None,
 ) -> Any:
-    """An InferenceData (0.x) or DataTree (1.x) with one posterior group."""
+    """An InferenceData (0.x) or DataTree (1.x) with a posterior group, and others by name."""
     import arviz
+
+    more: dict[str, Any] = dict(others or {})
 
     attributes = {_storable(name): _storable(value) for name, value in attributes.items()}
     if coords is not None:
         coords = {name: [_storable(label) for label in labels] for name, labels in coords.items()}
     if int(arviz.__version__.split(".")[0]) >= 1:
-        tree = arviz.from_dict({"posterior": posterior}, coords=coords, dims=dims)
+        tree = arviz.from_dict({"posterior": posterior, **more}, coords=coords, dims=dims)
         tree["posterior"].attrs.update(attributes)
         return tree
     return arviz.from_dict(
-        posterior=posterior, posterior_attrs=attributes, coords=coords, dims=dims
+        posterior=posterior, posterior_attrs=attributes, coords=coords, dims=dims, **more
     )
 
 

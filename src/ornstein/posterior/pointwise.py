@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -9,14 +10,19 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from ornstein.checks import require_memory
 from ornstein.compute.precision import double
+from ornstein.errors import InputError
 from ornstein.model.families.outcome import log_densities
 from ornstein.model.regression import GLM
 from ornstein.posterior.at_draws import AT_ONCE, RowsAtDraws
+from ornstein.posterior.predictive import Predictive
 from ornstein.types import Array
 
 if TYPE_CHECKING:
     from ornstein.model.model import Model
+
+GROUPS = ("posterior_predictive", "log_likelihood", "observed_data")
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +30,26 @@ class Pointwise:
     """The log likelihood of single rows of any model; weights count."""
 
     model: Model
+
+    def outcomes(self, draws: Array, centre: Array, seed: int) -> Array:
+        """One value of each row at each draw: (n, rows)."""
+        model = self.model
+        if not isinstance(model, GLM) or model.likelihood.law.columns:
+            raise InputError(
+                "posterior_predictive needs a regression (orn.glm, orn.regress) whose y is one"
+                " column"
+            )
+        offset, known = model.data.get("offset"), model.hyperparameters
+        rows = RowsAtDraws(
+            model.likelihood,
+            model.layout,
+            draws,
+            centre,
+            model.features,
+            offset,
+            float(known["noise_scale"]) if "noise_scale" in known else None,
+        )
+        return Predictive(rows).outcome.draws(seed)
 
     def at(self, draws: Array, rows: Array, centre: Array | None = None) -> Array:
         """For draws (n, D) and the indices of some rows: (n, rows).
@@ -61,6 +87,34 @@ class Pointwise:
         data = jax.tree.map(lambda leaf: np.asarray(leaf[rows]), model.data)
         with double():
             return np.stack([np.asarray(_rows_at(model)(draw, data)) for draw in draws])
+
+
+def groups_of(
+    groups: Sequence[str], model: Model | None, draws: Array, centre: Array, seed: int
+) -> dict[str, dict[str, Array]]:
+    """Arrays for ArviZ by group; draws are (chains, draws, D)."""
+    unknown = [name for name in groups if name not in GROUPS]
+    if isinstance(groups, str) or unknown:
+        raise InputError(f"groups must be some of {', '.join(GROUPS)}; got {groups!r}")
+    if model is None:
+        raise InputError(
+            "these groups need the data, which a saved file does not hold: to_arviz(…, model=…)"
+        )
+    pointwise, flat = Pointwise(model), draws.reshape(-1, draws.shape[-1])
+    require_memory("a group", len(flat), model.n_data)
+    found: dict[str, dict[str, Array]] = {}
+    for name in groups:
+        if name == "observed_data":
+            response = model.response if isinstance(model, GLM) else jax.tree.leaves(model.data)[-1]
+            found[name] = {"y": np.asarray(response)}
+            continue
+        values = (
+            pointwise.at(flat, np.arange(model.n_data), centre)
+            if name == "log_likelihood"
+            else pointwise.outcomes(flat, centre, seed)
+        )
+        found[name] = {"y": values.reshape(*draws.shape[:2], -1)}
+    return found
 
 
 def _rows_at(model: Model) -> Any:

@@ -14,22 +14,18 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from ornstein.checks import FULL_LIMIT, brief, is_number, is_whole
+from ornstein.checks import FULL_LIMIT, brief, is_number
 from ornstein.curvature.curvature import Curvature
 from ornstein.dynamics.dynamics import Dynamics
 from ornstein.dynamics.prediction import Prediction
 from ornstein.errors import InputError
 from ornstein.model.coordinates import Coordinates
-from ornstein.model.families.likelihood import Predict
 from ornstein.model.parameters import Layout
-from ornstein.posterior.at_draws import RowsAtDraws
 from ornstein.posterior.draws import Draws
 from ornstein.posterior.history import Attempt
 from ornstein.posterior.low_rank import Sketch
 from ornstein.posterior.moments import Moments
-from ornstein.posterior.new_rows import asked_rows
-from ornstein.posterior.own_function import of_function
-from ornstein.posterior.predictive import Given, Placed, Predictive
+from ornstein.posterior.questions import Questions
 from ornstein.theory import Gaussian, Process, kl
 from ornstein.types import Array, PyTree, Traced
 
@@ -40,13 +36,12 @@ if TYPE_CHECKING:
     from ornstein.critique.critique import Critique
     from ornstein.model.model import Model
     from ornstein.posterior.group_effects import GroupEffects, Source
-    from ornstein.posterior.loo import Loo
     from ornstein.verdict.importance import Weighted
     from ornstein.verdict.verdict import Verdict
 
 
 @dataclass(frozen=True, eq=False)
-class Posterior:
+class Posterior(Questions):
     """Draws from (an approximation to) the posterior.
 
     Attributes:
@@ -234,7 +229,12 @@ class Posterior:
         return table
 
     def check(
-        self, model: Model | None = None, *, stein: bool | int = False, seed: int = 0
+        self,
+        model: Model | None = None,
+        *,
+        stein: bool | int = False,
+        seed: int = 0,
+        of: Callable[[Any], Any] | None = None,
     ) -> Verdict:
         """Can it be trusted? Findings in words and numbers, for a few per cent of the sampling
         time.
@@ -245,7 +245,13 @@ class Posterior:
             stein: also the kernel Stein discrepancy of a few hundred draws; a number is the
                 minibatch size of its gradients.
             seed: of the points that the posterior is evaluated at.
+            of: a function of the parameters (`params` at one draw) that returns a number or more;
+                the verdict is then on these alone, as far as chains can tell.
         """
+        if of is not None:
+            from ornstein.verdict.quantity import verdict_on
+
+            return verdict_on(self, of)
         own = model is None or model is self.model
         if self.verdict is not None and own and not stein and seed == 0:
             return self.verdict
@@ -263,19 +269,6 @@ class Posterior:
         from ornstein.critique.critique import critique
 
         return critique(self, model, seed=seed)
-
-    def loo(self, model: Model | None = None, *, subset: int | None = None, seed: int = 0) -> Loo:
-        """The expected log density of new rows, by leaving out one after the other (PSIS).
-
-        Args:
-            model: where it is not at hand, after `orn.load`.
-            subset: how many rows to smooth, drawn at random; None is all up to 2 GB, else 1000.
-            seed: of these rows, and of the draws where there are more than 2000.
-        """
-        from ornstein.posterior.loo import loo
-
-        flat = self.draws.reshape(-1, self.draws.shape[-1])
-        return loo(flat, self.mean, self.model if model is None else model, subset, seed)
 
     def reweight(self, draws: int = 1000, *, model: Model | None = None, seed: int = 0) -> Weighted:
         """Points of the draws' Gaussian, importance-weighted (PSIS) to stand for the posterior; one
@@ -309,82 +302,12 @@ class Posterior:
 
         return group_effects(self._source(), name, groups, draws, seed)
 
-    def predict(
-        self,
-        inputs: PyTree,
-        draws: int | None = 1000,
-        seed: int = 0,
-        groups: str | None = None,
-        model: Model | None = None,
-    ) -> Predictive:
-        """What is predicted for new rows, from at most `draws` draws of the posterior, in float64:
-        `.mean`, `.sd` and `.interval()` of the expectation E[y | inputs, θ], and the same of a
-        single new value, noise included, in `.outcome`.
-
-        Where the model was made from a table with column names, a data frame's columns are found
-        by name, and `regress` takes the offset from the new rows too. An array's columns are taken
-        in the order of the model's. Sparse rows stay sparse.
-
-        For a mixed model `groups` says which effects enter: those of the "known" groups that the
-        rows belong to, those of "new" ones, drawn from their distribution, or none, as in the
-        "average" group, which is the default. Rows are then X, or a dict with X, groups and Z.
-
-        `model` is needed after `orn.load` for outcomes with a known noise scale.
-        """
-        if self.predict_function is None:
-            raise InputError("the model has no predict function: give one to Model(predict=…)")
-        chosen = self._some_draws(draws, seed)
-        if groups is not None:
-            from ornstein.posterior.group_effects import predicted
-
-            source = replace(self._source(), draws=chosen)
-            return Predictive(Given(predicted(source, inputs, groups, seed)))
-        if not isinstance(self.predict_function, Predict):
-            found = of_function(self.predict_function, self.layout, chosen, inputs)
-            return Predictive(Given(found))
-        width = self.layout.shapes[self.layout.paths.index("coef")][0]
-        asked = asked_rows(self.predict_function, width, inputs)
-        model = model if model is not None else self.model
-        known = {} if model is None else model.hyperparameters
-        rows = RowsAtDraws(
-            self.predict_function.likelihood,
-            self.layout,
-            chosen,
-            self.mean,
-            asked.matrix,
-            asked.offset,
-            float(known["noise_scale"]) if "noise_scale" in known else None,
-        )
-        return Predictive(rows, Placed(asked.complete, asked.single))
-
-    def _some_draws(self, draws: int | None, seed: int) -> Array:
-        """At most so many of all draws, (n, D), without replacement."""
-        flat = self.draws.reshape(-1, self.draws.shape[-1])
-        if not len(flat):
-            raise InputError(
-                "there are no draws to predict with: only their moments were kept (keep='moments')"
-            )
-        if draws is not None and (not is_whole(draws) or draws < 1):
-            raise InputError(f"draws must be a whole number, 1 or more; got {draws!r}")
-        if draws is None or draws >= len(flat):
-            return flat
-        return flat[np.random.default_rng(seed).choice(len(flat), int(draws), replace=False)]
-
     def _source(self) -> Source:
         """What the effects of groups need to know of the posterior."""
         from ornstein.posterior.group_effects import Source
 
         flat = self.draws.reshape(-1, self.draws.shape[-1])
         return Source(flat, self.layout, self.model, self.predict_function)
-
-    def to_arviz(self) -> Any:
-        """An ArviZ InferenceData (0.x) or DataTree (1.x), one variable per leaf of the
-        parameters.
-        """
-        from ornstein.posterior.arviz import inference_data
-
-        attributes = {name: str(value) for name, value in self.settings.items()}
-        return inference_data(self.variables, attributes)
 
     def report(self, path: str | Path, model: Model | None = None) -> Path:
         """Write an HTML page that needs nothing else: verdict, coefficients, covariance, chains,

@@ -1,0 +1,191 @@
+"""What a posterior answers about rows: predictions, effects and leave-one-out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from ornstein.checks import is_whole
+from ornstein.errors import InputError
+from ornstein.model.families.likelihood import Predict
+from ornstein.model.parameters import Layout
+from ornstein.posterior.at_draws import RowsAtDraws
+from ornstein.posterior.new_rows import asked_rows
+from ornstein.posterior.own_function import of_function
+from ornstein.posterior.predictive import Given, Placed, Predictive
+from ornstein.types import Array, PyTree, Traced
+
+if TYPE_CHECKING:
+    from ornstein.model.model import Model
+    from ornstein.posterior.effects import Effects
+    from ornstein.posterior.loo import Loo
+
+
+class Fitted(Protocol):
+    """What the answers are made from: a Posterior."""
+
+    @property
+    def draws(self) -> Array: ...
+    @property
+    def mean(self) -> Array: ...
+    @property
+    def covariance(self) -> Array: ...
+    @property
+    def layout(self) -> Layout: ...
+    @property
+    def settings(self) -> dict[str, Any]: ...
+    @property
+    def variables(self) -> dict[str, Array]: ...
+    @property
+    def predict_function(self) -> Callable[..., Traced] | None: ...
+    @property
+    def model(self) -> Model | None: ...
+
+
+class Questions:
+    """The methods of a Posterior that look at rows."""
+
+    def predict(
+        self: Fitted,
+        inputs: PyTree,
+        draws: int | None = 1000,
+        seed: int = 0,
+        groups: str | None = None,
+        model: Model | None = None,
+    ) -> Predictive:
+        """What is predicted for new rows, from at most `draws` draws of the posterior, in float64:
+        `.mean`, `.sd` and `.interval()` of the expectation E[y | inputs, θ], and the same of a
+        single new value, noise included, in `.outcome`.
+
+        Where the model was made from a table with column names, a data frame's columns are found
+        by name, and `regress` takes the offset from the new rows too. An array's columns are taken
+        in the order of the model's. Sparse rows stay sparse.
+
+        For a mixed model `groups` says which effects enter: those of the "known" groups that the
+        rows belong to, those of "new" ones, drawn from their distribution, or none, as in the
+        "average" group, which is the default. Rows are then X, or a dict with X, groups and Z.
+
+        `model` is needed after `orn.load` for outcomes with a known noise scale.
+        """
+        if self.predict_function is None:
+            raise InputError("the model has no predict function: give one to Model(predict=…)")
+        chosen = _some_draws(self.draws, draws, seed)
+        if groups is not None:
+            from ornstein.posterior.group_effects import Source, predicted
+
+            source = Source(chosen, self.layout, self.model, self.predict_function)
+            return Predictive(Given(predicted(source, inputs, groups, seed)))
+        if not isinstance(self.predict_function, Predict):
+            found = of_function(self.predict_function, self.layout, chosen, inputs)
+            return Predictive(Given(found))
+        width = self.layout.shapes[self.layout.paths.index("coef")][0]
+        asked = asked_rows(self.predict_function, width, inputs)
+        model = model if model is not None else self.model
+        known = {} if model is None else model.hyperparameters
+        rows = RowsAtDraws(
+            self.predict_function.likelihood,
+            self.layout,
+            chosen,
+            self.mean,
+            asked.matrix,
+            asked.offset,
+            float(known["noise_scale"]) if "noise_scale" in known else None,
+        )
+        return Predictive(rows, Placed(asked.complete, asked.single))
+
+    def effects(
+        self: Fitted,
+        column: str,
+        data: Any = None,
+        *,
+        model: Model | None = None,
+        draws: int | None = 1000,
+        seed: int = 0,
+    ) -> Effects:
+        """The average marginal effect of a column on the expectation, in the outcome's units: of
+        numbers the slope dE[y]/dx, of labels the difference to the first label.
+
+        Averages are over the rows of `data`, or of the model where it was made by `glm`.
+        """
+        from ornstein.posterior.effects import average_effect
+
+        model = self.model if model is None else model
+        return average_effect(_expected(self, draws, seed), data, column, model)
+
+    def predict_at(
+        self: Fitted,
+        data: Any = None,
+        *,
+        model: Model | None = None,
+        draws: int | None = 1000,
+        seed: int = 0,
+        **levels: Any,
+    ) -> Effects:
+        """The average expectation over rows where one column has each of some values:
+        `predict_at(table, carrier=["AA", "DL"])`.
+        """
+        from ornstein.posterior.effects import average_at
+
+        if len(levels) != 1:
+            raise InputError(f"predict_at takes one column with its values; got {list(levels)}")
+        ((column, values),) = levels.items()
+        model = self.model if model is None else model
+        return average_at(_expected(self, draws, seed), data, column, list(values), model)
+
+    def loo(
+        self: Fitted, model: Model | None = None, *, subset: int | None = None, seed: int = 0
+    ) -> Loo:
+        """The expected log density of new rows, by leaving out one after the other (PSIS).
+
+        Args:
+            model: where it is not at hand, after `orn.load`.
+            subset: how many rows to smooth, drawn at random; None is all up to 2 GB, else 1000.
+            seed: of these rows, and of the draws where there are more than 2000.
+        """
+        from ornstein.posterior.loo import loo
+
+        flat = self.draws.reshape(-1, self.draws.shape[-1])
+        return loo(flat, self.mean, self.model if model is None else model, subset, seed)
+
+    def to_arviz(
+        self: Fitted, groups: Sequence[str] = (), *, model: Model | None = None, seed: int = 0
+    ) -> Any:
+        """An ArviZ InferenceData (0.x) or DataTree (1.x), one variable per leaf of the parameters.
+
+        Args:
+            groups: others beside the posterior, of "posterior_predictive", "log_likelihood" and
+                "observed_data"; each has the variable "y", and is refused above 2 GB.
+            model: where it is not at hand, after `orn.load`, and groups are asked for.
+            seed: of the posterior_predictive.
+        """
+        from ornstein.posterior.arviz import inference_data
+
+        attributes = {name: str(value) for name, value in self.settings.items()}
+        if not groups:
+            return inference_data(self.variables, attributes)
+        from ornstein.posterior.pointwise import groups_of
+
+        model = self.model if model is None else model
+        others = groups_of(groups, model, self.draws, self.mean, seed)
+        return inference_data(self.variables, attributes, others=others)
+
+
+def _expected(posterior: Fitted, draws: int | None, seed: int) -> Callable[[Any], Array]:
+    """Expectations of rows at the same draws each time."""
+    return lambda rows: Questions.predict(posterior, rows, draws, seed).draws
+
+
+def _some_draws(given: Array, draws: int | None, seed: int) -> Array:
+    """At most so many of all draws, (n, D), without replacement."""
+    flat = given.reshape(-1, given.shape[-1])
+    if not len(flat):
+        raise InputError(
+            "there are no draws to predict with: only their moments were kept (keep='moments')"
+        )
+    if draws is not None and (not is_whole(draws) or draws < 1):
+        raise InputError(f"draws must be a whole number, 1 or more; got {draws!r}")
+    if draws is None or draws >= len(flat):
+        return flat
+    return flat[np.random.default_rng(seed).choice(len(flat), int(draws), replace=False)]

@@ -1,0 +1,120 @@
+"""The critique names what is wrong with a model, and nothing where the model is right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ornstein as orn
+
+FAMILIES = {
+    "over": "poisson",
+    "zeros": "poisson",
+    "tails": "gaussian",
+    "spread": "gaussian",
+    "curve": "gaussian",
+    "curve of labels": "bernoulli",
+}
+NAMED = {
+    "over": ("dispersion", "negative-binomial"),
+    "zeros": ("zeros", "zero-inflated-poisson"),
+    "tails": ("calibration", "student-t"),
+    "spread": ("spread", "sandwich"),
+    "curve": ("trend", "bs(x1, df=5)"),
+    "curve of labels": ("trend", "bs(x1, df=5)"),
+}
+SIZES = [
+    pytest.param(1_000, 2),
+    pytest.param(1_000, 10, marks=pytest.mark.slow),
+    pytest.param(300_000, 10, marks=pytest.mark.slow),
+]
+
+
+def simulated(kind, n_data, seed):
+    """Two columns with slopes 0.5 and −0.5, and what `kind` says on top."""
+    rng = np.random.default_rng(1000 * seed + 7)
+    X = rng.normal(size=(n_data, 2))
+    u = X @ [0.5, -0.5]
+    noise = rng.normal(size=n_data)
+    return X, {
+        "gaussian": lambda: u + noise,
+        "poisson": lambda: rng.poisson(np.exp(u)),
+        "bernoulli": lambda: u + rng.logistic(size=n_data) > 0,
+        "negative-binomial": lambda: rng.poisson(np.exp(u) * rng.gamma(2.0, 0.5, n_data)),
+        "gamma": lambda: np.exp(u) * rng.gamma(2.0, 0.5, n_data),
+        "over": lambda: rng.poisson(np.exp(u) * rng.gamma(2.0, 0.5, n_data)),
+        "zeros": lambda: rng.poisson(np.exp(u + 0.7)) * (rng.uniform(size=n_data) > 0.2),
+        "tails": lambda: u + rng.standard_t(3, n_data),
+        "spread": lambda: u + noise * np.exp(0.5 * X[:, 0]),
+        "curve": lambda: u + 0.3 * X[:, 1] ** 2 + noise,
+        "curve of labels": lambda: u + 0.6 * X[:, 1] ** 2 + rng.logistic(size=n_data) > 0.6,
+    }[kind]()
+
+
+def critique_of(kind, n_data, seed):
+    X, y = simulated(kind, n_data, seed)
+    model = orn.glm(X, y, FAMILIES.get(kind, kind))
+    return orn.laplace(model, seed=0).critique()
+
+
+@pytest.mark.parametrize(("n_data", "sets"), SIZES)
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_what_is_wrong_is_named(kind, n_data, sets):
+    found = [critique_of(kind, n_data, seed) for seed in range(sets)]
+    name, remedy = NAMED[kind]
+    named = [item[name].level != "fits" and remedy in item[name].remedy for item in found]
+    assert sum(named) >= 0.9 * sets
+    assert all(item.level != "fits" for item in found)
+
+
+@pytest.mark.parametrize(("n_data", "sets"), SIZES)
+@pytest.mark.parametrize(
+    "family", ["gaussian", "poisson", "bernoulli", "negative-binomial", "gamma"]
+)
+def test_a_model_that_is_right_is_left_alone(family, n_data, sets):
+    found = [critique_of(family, n_data, seed) for seed in range(sets)]
+    assert sum(item.level != "fits" for item in found) <= 0.1 * sets
+    assert all(finding.level != "skipped" for item in found for finding in item)
+
+
+@pytest.mark.slow
+def test_doctor_visits_are_no_poisson_counts():
+    """RAND's health insurance experiment: dispersion 6.3."""
+    import statsmodels.api as sm
+
+    data = sm.datasets.randhie.load_pandas()
+    found = orn.laplace(orn.glm(data.exog, data.endog, "poisson"), seed=0).critique()
+    assert found.level == "does not fit"
+    assert found["dispersion"].number == pytest.approx(6.3, abs=0.1)
+    assert "negative-binomial" in found["dispersion"].remedy
+    fit = orn.laplace(orn.glm(data.exog, data.endog, "negative-binomial"), seed=0)
+    assert fit.critique().level != "does not fit"
+
+
+def test_a_row_that_decides_is_named():
+    X, y = simulated("gaussian", 200, 0)
+    X[17], y[17] = [8.0, 8.0], 30.0
+    found = orn.laplace(orn.glm(X, y), seed=0).critique()["influence"]
+    assert found.level == "doubtful"
+    assert "row 17 " in found.sentence
+
+
+def test_a_prior_against_the_data_is_named():
+    X, y = simulated("gaussian", 200, 0)
+    model = orn.glm(X, y, priors={"x0": orn.priors.Normal(-3.0, 0.05)})
+    found = orn.laplace(model, seed=0).critique()["prior"]
+    assert found.level == "doubtful"
+    assert "x0" in found.sentence
+
+
+def test_without_data_it_says_what_it_needs(tmp_path):
+    X, y = simulated("gaussian", 200, 0)
+    model = orn.glm(X, y)
+    loaded = orn.load(orn.laplace(model, seed=0).save(tmp_path / "fit.orn"))
+    found = loaded.critique()
+    assert found.level == "skipped"
+    assert not found.fits
+    assert "critique(model=…)" in str(found)
+    assert loaded.critique(model).level in ("fits", "doubtful")
+    own = orn.Model(lambda p, x: -0.5 * (x - p) ** 2, np.arange(9.0), init=np.zeros(()))
+    assert orn.laplace(own, seed=0).critique()["rows"].level == "skipped"
