@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from ornstein.model.model import Model
-    from ornstein.posterior.group_effects import GroupEffects
+    from ornstein.posterior.group_effects import GroupEffects, Source
     from ornstein.verdict.importance import Weighted
     from ornstein.verdict.verdict import Verdict
 
@@ -278,7 +278,7 @@ class Posterior:
         """
         from ornstein.posterior.group_effects import group_effects
 
-        return group_effects(self, name, groups, draws, seed)
+        return group_effects(self._source(), name, groups, draws, seed)
 
     def predict(
         self,
@@ -312,7 +312,8 @@ class Posterior:
         if groups is not None:
             from ornstein.posterior.group_effects import predicted
 
-            return Predictive(predicted(self, inputs, flat[chosen], groups, seed))
+            source = replace(self._source(), draws=flat[chosen])
+            return Predictive(predicted(source, inputs, groups, seed))
         if isinstance(self.predict_function, Predict):
             expected = of_regression(
                 self.predict_function, self.layout, flat, chosen, self.mean, inputs
@@ -320,6 +321,13 @@ class Posterior:
         else:
             expected = of_function(self.predict_function, self.layout, flat, chosen, inputs)
         return Predictive(expected)
+
+    def _source(self) -> Source:
+        """What the effects of groups need to know of the posterior."""
+        from ornstein.posterior.group_effects import Source
+
+        flat = self.draws.reshape(-1, self.draws.shape[-1])
+        return Source(flat, self.layout, self.model, self.predict_function)
 
     def to_arviz(self) -> Any:
         """An ArviZ InferenceData (0.x) or DataTree (1.x), one variable per leaf of the
