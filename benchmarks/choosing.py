@@ -42,7 +42,7 @@ def problem() -> orn.GLM:
     mixing = rotation * np.geomspace(1.0, SPREAD, COLUMNS) @ rotation.T
     features = 2.0 * rng.normal(size=(ROWS, COLUMNS)) @ mixing
     chance = 1.0 / (1.0 + np.exp(-features @ rng.normal(size=COLUMNS)))
-    return orn.glm(features, rng.random(ROWS) < chance, family="bernoulli")
+    return orn.glm(features, rng.random(ROWS) < chance, family="bernoulli", prior_precision=1.0)
 
 
 def sampled(sampler: Any) -> Callable[..., orn.Posterior]:

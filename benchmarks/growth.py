@@ -179,7 +179,9 @@ def _sparse_model(columns: int, rows: int = 2000, filled: int = 20) -> Any:
     table = scipy.sparse.csr_matrix(
         (values, where, np.arange(0, rows * filled + 1, filled)), shape=(rows, columns)
     )
-    return orn.glm(table, rng.standard_normal(rows), noise_scale=1.0, intercept=False)
+    return orn.glm(
+        table, rng.standard_normal(rows), noise_scale=1.0, intercept=False, prior_precision=1.0
+    )
 
 
 def peak_megabytes() -> float:

@@ -27,7 +27,9 @@ ROUNDS = 5
 def one_process(rows: int, columns: int) -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((rows, columns), dtype=np.float32)
-    model = orn.glm(X, X[:, 0] + rng.logistic(size=rows) > 0, family="bernoulli")
+    model = orn.glm(
+        X, X[:, 0] + rng.logistic(size=rows) > 0, family="bernoulli", prior_precision=1.0
+    )
     derivatives, theta = derivatives_of(model), np.zeros(model.dim)
     for name in QUESTIONS:
         getattr(derivatives, name)(theta)
@@ -57,7 +59,7 @@ def on_workers(rows: int, columns: int, workers: int) -> None:
             (rows, columns), chunks=(rows // (2 * workers), columns), dtype=np.float32
         )
         X, y = client.persist([X, (X[:, 0] > 0).astype(int)])
-        shards = Shards.on(orn.glm(X, y, family="bernoulli"), client, 1000)
+        shards = Shards.on(orn.glm(X, y, family="bernoulli", prior_precision=1.0), client, 1000)
         theta = np.zeros(columns + 1)
         for name in QUESTIONS:
             shards.mean(name, theta)
@@ -89,7 +91,10 @@ def questions(rows: int, columns: int) -> None:
         mock.patch.object(Shards, "mean", counted),
     ):
         model = orn.glm(
-            da.from_array(X, chunks=(size, -1)), da.from_array(y, chunks=size), family="bernoulli"
+            da.from_array(X, chunks=(size, -1)),
+            da.from_array(y, chunks=size),
+            family="bernoulli",
+            prior_precision=1.0,
         )
         settings = orn.sample(model, client=client, draws=500, chains=1, progress=False).settings
     passes = settings["steps"] * settings["batch_size"] / rows

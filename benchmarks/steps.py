@@ -19,7 +19,9 @@ REST = 0.25  # seconds: threads of OpenMP that the one before has used go on spi
 
 def model_of(task: Task) -> orn.Model:
     features, response = task.data()
-    return orn.glm(features, response, task.family, noise_scale=1.0, intercept=False)
+    return orn.glm(
+        features, response, task.family, noise_scale=1.0, intercept=False, prior_precision=1.0
+    )
 
 
 def _curvature(model: orn.Model) -> orn.Curvature:

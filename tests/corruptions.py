@@ -27,8 +27,7 @@ from hypothesis import strategies as st
 
 import ornstein as orn
 from ornstein.interfaces.cli.main import main
-from ornstein.interfaces.table.fitting import Table
-from ornstein.interfaces.table.reading import read_table
+from ornstein.regression.regress import Request, regression
 
 ROWS = 24
 RNG = np.random.default_rng(0)
@@ -418,7 +417,7 @@ CORRUPTIONS: dict[str, tuple[tuple[str, ...], st.SearchStrategy[Given]]] = {
     ),
     "unknown kind of file": (
         FILES,
-        st.sampled_from(["table.xlsx", "table", "table.CSV.gz", "table.json"]).flatmap(
+        st.sampled_from(["table.sav", "table", "table.json.gz", "table.json"]).flatmap(
             lambda name: file_of(LINES, name, ".csv", ".parquet")
         ),
     ),
@@ -492,7 +491,7 @@ def through_frames(given: Given) -> None:
 def _sampled(model: orn.Model, given: Given) -> None:
     """Draw only where it is an option of `sample` that is spoilt."""
     if given.run_options:
-        orn.sample(model, progress=False, **given.run_options)
+        orn.sample(model, orn.ConstantSGD("full"), progress=False, **given.run_options)
 
 
 ESTIMATORS = {
@@ -522,7 +521,7 @@ def _regression(x: Any, y: Any) -> None:
 def through_files(given: Given, suffix: str = ".csv") -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = written(given, Path(folder), suffix)
-        model = Table.of(read_table(path), "y", given.family).model
+        model = regression(Request("y ~ .", given.family, missing="error"), path)
         _sampled(model, given)
 
 
@@ -559,6 +558,7 @@ def through_command_line(given: Given) -> None:
             f"--{name.replace('_', '-')}={value}" for name, value in given.run_options.items()
         ]
         arguments = ["fit", str(path), "--target", "y", "--family", given.family, "--out", str(out)]
+        arguments += ["--missing", "error"]
         said, complaints, code = io.StringIO(), io.StringIO(), 0
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complaints):
             try:

@@ -158,7 +158,7 @@ REFUSED = {
     ),
     "an indefinite preconditioner": (
         lambda: orn.Dynamics(np.diag([1.0, -1.0]), 4),
-        r"positive definite",
+        r"positive definite; its smallest eigenvalue is -1, its largest 1\.",
     ),
     "an asymmetric preconditioner": (
         lambda: orn.Dynamics(np.array([[1.0, 0.5], [0.0, 1.0]]), 4),

@@ -5,9 +5,11 @@ pickling.
 from __future__ import annotations
 
 import ast
+import inspect
 
 import cloudpickle
 import generated
+import pytest
 import stub
 from helpers import ROOT
 
@@ -35,6 +37,27 @@ def test_the_stub_says_the_same_as_the_table():
 
 def test_the_stub_is_current():
     assert generated.is_current(stub.PATH, stub.stub(stub.places())), "run make format"
+
+
+POSITIONS = {  # of version 0.1: what is added comes after them, or by name alone
+    "Dynamics": "preconditioner batch_size scheme damping injected window gap output_map schedule"
+    " control_variates sampler notes",
+    "Curvature": "mode hessian noise n_data noise_response prior_hessian names approximate"
+    " hessian_product",
+    "Model": "log_likelihood data log_prior init predict hyperparameters",
+    "glm": "X y family prior_precision noise_scale intercept weights offset intercept_precision"
+    " classes",
+    "Posterior": "draws names layout settings dynamics curvature prediction",
+    "sample": "model sampler",
+    "measure": "model structure",
+    "em": "model hyperparameters sampler recipe batch_size seed",
+}
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+def test_arguments_by_position_mean_what_they_meant(name):
+    wanted = POSITIONS[name].split()
+    assert list(inspect.signature(getattr(orn, name)).parameters)[: len(wanted)] == wanted
 
 
 def test_no_room_hides_a_public_name():

@@ -34,8 +34,18 @@ def test_the_picture_shows_every_room_with_its_words():
 
 def test_the_picture_shows_the_exceptions():
     assert "   posterior.posterior → verdict.*" in words(PICTURE)
-    exception = "    ornstein.posterior.posterior -> ornstein.verdict.*\n"
-    assert "   posterior.posterior → verdict.*" not in words(rooms.drawing(changed(exception, "")))
+    exceptions = (
+        "ignore_imports =\n    ornstein.posterior.posterior -> ornstein.verdict.*\n"
+        "    ornstein.posterior.posterior -> ornstein.interfaces.report\n\n"
+    )
+    assert "   posterior.posterior → verdict.*" not in words(rooms.drawing(changed(exceptions, "")))
+
+
+def test_the_picture_names_the_other_contracts():
+    contracts = [line for line in CONTRACT.splitlines() if line.startswith("name = ")]
+    assert len(contracts) == 5
+    notes = [f"   {line.removeprefix('name = ')}." for line in contracts[2:]]
+    assert set(notes) <= set(words(PICTURE))
 
 
 def test_a_room_without_words_is_refused():
@@ -44,17 +54,19 @@ def test_a_room_without_words_is_refused():
 
 
 def test_words_without_a_room_are_refused():
-    with pytest.raises(ValueError, match=r"no room: \['hyper'\]"):
-        rooms.drawing(changed(" | hyper\n", "\n"))
+    with pytest.raises(ValueError, match=r"no room: \['cluster'\]"):
+        rooms.drawing(changed(" | cluster\n", "\n"))
 
 
 def test_a_room_that_moves_changes_the_picture():
-    assert rooms.drawing(changed(" | hyper\n", "\n    hyper\n")) != PICTURE
+    assert rooms.drawing(changed(" | cluster\n", "\n    cluster\n")) != PICTURE
 
 
 def test_words_too_long_for_a_box_are_refused(monkeypatch):
-    monkeypatch.setitem(rooms.KNOWS, "hyper", "more words than a third of the width can hold")
-    with pytest.raises(ValueError, match="hyper"):
+    monkeypatch.setitem(
+        rooms.KNOWS, "cluster", "more words than one half of the width can ever hold"
+    )
+    with pytest.raises(ValueError, match="cluster"):
         rooms.drawing(CONTRACT)
 
 

@@ -25,6 +25,7 @@ KNOWS = {
     "baselines": "other methods, to compare",
     "cluster": "many processes, on Dask",
     "hyper": "learning hyperparameters",
+    "ways": "each way to a posterior: forecast, run, judge, remedy",
     "verdict": "whether the draws can be trusted",
     "sampling": "the way to a posterior: plan, warm up, collect, checkpoint",
     "posterior": "draws as a result: summaries, files, plots, comparison",
@@ -32,6 +33,7 @@ KNOWS = {
     "samplers": "rules that turn a Curvature into a Dynamics, one per file",
     "dynamics": "the recursion that every sampler is, and its predicted law",
     "curvature": "the mode, the Hessian A, the gradient noise C",
+    "regression": "formulas and tables: from columns to a model and back",
     "model": "what is inferred; the only room that knows N",
     "rows": "how rows are held, drawn and summed; no model",
     "compute": "JAX: precision, compilation, the Kernel protocol",
@@ -138,10 +140,12 @@ def _notes(parser: ConfigParser) -> list[str]:
     ignored = _lines(parser["importlinter:contract:rooms"].get("ignore_imports", ""))
     notes = ["Exceptions, imported only when a method is called:"] if ignored else []
     notes += [f"   {line.replace('ornstein.', '').replace('->', '→')}" for line in ignored]
-    forbidden = [
-        section["name"] for section in parser.values() if section.get("type") == "forbidden"
+    others = [
+        section["name"]
+        for section in parser.values()
+        if section.get("type") in ("forbidden", "acyclic_siblings")
     ]
-    return notes + (["Also checked:"] if forbidden else []) + [f"   {name}." for name in forbidden]
+    return notes + (["Also checked:"] if others else []) + [f"   {name}." for name in others]
 
 
 def _lines(text: str) -> list[str]:

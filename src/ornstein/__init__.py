@@ -11,8 +11,13 @@ from ornstein._version import __version__ as __version__
 
 # Where each public name lives; `__init__.pyi` says the same to type checkers.
 _WHERE = {
+    # From a table
+    "fit": "entrances",
+    "regress": "entrances",
     # Models
     "glm": "entrances",
+    "glmm": "entrances",
+    "MixedPriors": "model.mixed.priors",
     "GLM": "model.regression",
     "Model": "model.model",
     "from_numpyro": "interfaces.numpyro.model",
@@ -31,6 +36,8 @@ _WHERE = {
     # Running
     "sample": "entrances",
     "resume": "entrances",
+    "plan": "ways.plan",
+    "Plan": "ways.plan",
     "cache_compilations": "compute.cache",
     # Results
     "Posterior": "posterior.posterior",
@@ -39,7 +46,9 @@ _WHERE = {
     "compare": "posterior.comparison",
     # Baselines
     "laplace": "baselines.laplace",
+    "gaussian_vi": "baselines.gaussian_vi",
     "bbvi": "baselines.bbvi",
+    "hmc": "baselines.hmc",
     "nuts": "baselines.nuts",
     "low_rank": "baselines.low_rank",
     # Hyperparameters
@@ -65,14 +74,16 @@ _WHERE = {
     "InputError": "errors",
     "OrnsteinError": "errors",
     "OrnsteinWarning": "errors",
+    "PredictionWarning": "errors",
     "StabilityError": "errors",
     "StationarityWarning": "errors",
     "TrustWarning": "errors",
+    "WayError": "errors",
     "WindowWarning": "errors",
 }
 
 # Namespaces: modules whose names are public too.
-_NAMESPACES = {"families": "model.families", "theory": "theory"}
+_NAMESPACES = {"families": "model.families", "priors": "model.priors", "theory": "theory"}
 
 __all__ = sorted([*_WHERE, *_NAMESPACES])
 

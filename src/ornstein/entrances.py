@@ -4,6 +4,9 @@ variational EM.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +15,27 @@ from numpy.typing import ArrayLike
 from ornstein.curvature.curvature import Curvature
 from ornstein.dynamics.dynamics import Dynamics, Sampler
 from ornstein.errors import InputError
-from ornstein.hyper import saved
+from ornstein.hyper import resume as climbs
+from ornstein.hyper.saved import KIND
 from ornstein.model import regression
 from ornstein.model.families.family import Family
+from ornstein.model.mixed.model import MixedModel
+from ornstein.model.mixed.priors import MixedPriors
 from ornstein.model.model import Model
+from ornstein.model.priors import Prior
 from ornstein.model.regression import GLM
 from ornstein.posterior.posterior import Posterior
+from ornstein.regression.regress import Regression, Request
+from ornstein.regression.regress import regression as regression_of
+from ornstein.samplers import sampler_by_name
 from ornstein.sampling.request import SampleRequest
 from ornstein.sampling.resume import newest, resumed_here
 from ornstein.sampling.run import run_here
 from ornstein.types import PyTree
+from ornstein.ways import require_way, way_by_name
+from ornstein.ways.automatic import chooses, resumed, sample_automatically, taken
+from ornstein.ways.saved import KIND as WAYS
+from ornstein.ways.saved import Limits
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -31,14 +45,15 @@ def glm(
     X: object,
     y: object,
     family: str | Family = "gaussian",
-    prior_precision: ArrayLike = 1.0,
+    prior_precision: ArrayLike | None = None,
     noise_scale: float | str = "infer",
     intercept: bool = True,
     weights: ArrayLike | None = None,
     offset: ArrayLike | None = None,
-    intercept_precision: float = 0.0,
+    intercept_precision: float | None = None,
     classes: ArrayLike | None = None,
     link: str | None = None,
+    priors: Mapping[str, Prior] | None = None,
 ) -> GLM:
     """A regression as a Model.
 
@@ -50,17 +65,24 @@ def glm(
             where X is a table on disk.
         family: gaussian, bernoulli, categorical, poisson, negative-binomial or student-t; or one of
             `orn.families`, which can fix numbers: `orn.families.StudentT(df=4)`.
-        prior_precision: 1/variance of the normal prior on the coefficients: one number, or one per
-            column; 0 is flat.
-        noise_scale: gaussian family: a number fixes σ, "infer" adds log σ as a parameter with a
-            flat prior.
-        intercept: whether to add an intercept, with a normal prior of precision
-            `intercept_precision`.
+        prior_precision: None is weakly informative on the scale of the data: slopes have the
+            standard deviation 2.5/sd(x), a column of two values 2.5 per step between them, times
+            sd(y) for gaussian and student-t; the intercept's prior is that of a row of averages;
+            noise scales and other parameters of the family have proper priors. A number, or one
+            per column, is 1/variance of normal priors on the coefficients as they are, with
+            everything else flat; 0 is flat.
+        noise_scale: gaussian family: a number fixes σ, "infer" adds log σ as a parameter.
+        intercept: whether to add an intercept.
+        intercept_precision: 1/variance of a normal prior on the intercept as it is; None is flat
+            where `prior_precision` is a number.
         weights: multiply the rows' log likelihoods.
         classes: the labels of the two discrete families in order, where not all of them need be in
             y.
         offset: added to the linear predictor, one number per row (categorical: one per row and
             class).
+        priors: by column, "intercept" (of a row of averages) or the family's own "scale", "df",
+            "dispersion": one of `orn.priors`, as `{"x0": orn.priors.Normal(0, 1)}`; the others as
+            `prior_precision` says. `model.priors` lists them all.
         link: another link than the family's first: logit, probit or cloglog for bernoulli.
 
     >>> import numpy as np
@@ -78,12 +100,130 @@ def glm(
         "intercept_precision": intercept_precision,
         "classes": classes,
         "link": link,
+        "priors": priors,
     }
     if is_dask(X):
         from ornstein.cluster.shards import sharded_glm
 
         return sharded_glm(X, y, settings)  # type: ignore[return-value]
     return regression.glm(X, y, **settings)
+
+
+def glmm(
+    X: object,
+    y: object,
+    groups: object,
+    Z: object = None,
+    family: str = "gaussian",
+    priors: MixedPriors | str | None = None,
+    *,
+    intercept: bool = True,
+    offset: ArrayLike | None = None,
+    points: int | str = "auto",
+    correlated: bool = True,
+) -> MixedModel:
+    """A mixed model as a Model whose examples are groups, the groups' effects integrated out.
+
+    Its parameters are the fixed effects, the covariance of the effects and what the family has
+    besides; `summary` shows the standard deviations and correlations of the effects. The search
+    for the mode takes place here.
+
+    Args:
+        X: rows × columns of the fixed effects.
+        y: the response; for the binomial family two columns, successes and trials.
+        groups: one label per row; all rows with the same label share their effects.
+        Z: columns whose coefficients vary among groups, the intercept's column of ones included;
+            None is a random intercept.
+        family: gaussian (in closed form), bernoulli, binomial, poisson, negative-binomial, gamma
+            (log link) or ordinal (logit, without an intercept).
+        priors: None is weakly informative (`MixedPriors`); "flat" is for comparison with maximum
+            likelihood.
+        intercept: whether X gets a column of ones; never for the ordinal family.
+        offset: added to the linear predictor, one number per row.
+        points: nodes of the quadrature in each dimension; "auto" takes as many as bring its error
+            below 0.01 nats over all groups. Groups with three or more effects take one (Laplace).
+        correlated: whether the effects of a group may be correlated.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> groups = np.repeat(np.arange(30), 5)
+    >>> y = rng.normal(size=30)[groups] + rng.normal(size=150)
+    >>> model = glmm(rng.normal(size=(150, 1)), y, groups)
+    >>> model.n_data, model.names
+    (30, ('x0', 'intercept', 'log L[intercept]', 'log_scale'))
+    """
+    from ornstein.curvature.nodes import settled
+    from ornstein.model.mixed import checked
+
+    arguments = (Z, family, priors, intercept and family != "ordinal", offset, points, correlated)
+    model = checked.glmm(X, y, groups, *arguments)
+    return settled(model, None if points == "auto" else int(points))
+
+
+def regress(
+    formula: str,
+    data: Any,
+    family: Any = "auto",
+    link: str | None = None,
+    priors: Mapping[str, Any] | None = None,
+    missing: str = "drop",
+    weights: Any = None,
+    *,
+    progress: bool = True,
+) -> Regression:
+    """A regression from a table as a Model that knows the names of its columns.
+
+    Args:
+        formula: "y ~ a + bs(b, df=5) * c + offset(log(e))", or "y ~ ." for all columns. It may call
+            C, bs, cr, cc, poly, log, log1p, exp, sqrt, center, scale, I and offset, and nothing
+            else. Columns of text become indicators, with the first label as the reference.
+        data: a table of pandas, polars or Arrow, a dict of columns, or the path of a CSV, Parquet
+            or Arrow file.
+        family: as in `glm`; "auto" is bernoulli for two values, categorical for labels, gaussian
+            for other numbers.
+        link: as in `glm`.
+        priors: by the name of a column, of a term or of a coefficient; None is weakly informative,
+            on the scale of the data.
+        missing: "drop" leaves out rows with a missing value and prints how many, "error" refuses
+            them, "indicator" fills them in and adds a column that says where.
+        weights: multiply the rows' log likelihoods: the name of a column, or one number per row.
+        progress: whether to print what was understood of the table.
+
+    >>> table = {"size": [50, 70, 80, 100], "area": ["n", "s", "n", "s"], "price": [1, 3, 2, 5]}
+    >>> regress("price ~ size + area", table, progress=False).names
+    ('size', 'area=s', 'intercept', 'log_scale')
+    """
+    model = regression_of(Request(formula, family, link, priors, missing, weights), data)
+    if progress:
+        print("\n".join(model.spec.understood(model.n_data)), file=sys.stderr)
+    return model
+
+
+def fit(
+    formula: str,
+    data: Any,
+    sampler: Any = None,
+    *,
+    family: Any = "auto",
+    link: str | None = None,
+    priors: Mapping[str, Any] | None = None,
+    missing: str = "drop",
+    weights: Any = None,
+    progress: bool = True,
+    **options: Any,
+) -> Posterior:
+    """The posterior of a regression from a table: `regress`, then `sample` with its `options`.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> table = {"dose": rng.normal(size=400), "ward": rng.choice(["a", "b"], 400)}
+    >>> table["days"] = 3.0 + 2.0 * table["dose"] + rng.normal(size=400)
+    >>> post = fit("days ~ dose + ward", table, draws=500, progress=False)
+    >>> post.predict({"dose": [0.0, 1.0], "ward": ["a", "b"]}).mean.round()
+    array([3., 5.])
+    """
+    model = regress(formula, data, family, link, priors, missing, weights, progress=progress)
+    return sample(model, sampler, progress=progress, **options)
 
 
 def is_dask(value: object) -> bool:
@@ -93,7 +233,7 @@ def is_dask(value: object) -> bool:
 
 def sample(
     model: Model,
-    sampler: Sampler | Dynamics | None = None,
+    sampler: Sampler | Dynamics | str | None = None,
     *,
     batch_size: int | str = "auto",
     scheme: str = "replacement",
@@ -113,14 +253,23 @@ def sample(
     client: Client | None = None,
     first_chain: int = 0,
     extrapolate: bool = False,
+    budget: float | None = None,
+    deadline: str | float | None = None,
+    remedy: bool = True,
 ) -> Posterior:
-    """Draw from the posterior by stochastic gradients, with every number that is not given chosen
-    by theory.
+    """Draw from the posterior.
+
+    Without a sampler the library chooses the cheapest way that should end trusted (see `orn.plan`),
+    runs it, judges it, and goes on with what the verdict calls for: at most four ways, listed in
+    `post.history`. With a sampler it runs that one, with every number that is not given chosen by
+    theory, and does not judge.
 
     Args:
         model: what is inferred.
-        sampler: a sampler (a rule that is tuned here) or a Dynamics (taken as it is); None is
-            `ConstantSGD("full")`, or diagonal above 2000 parameters.
+        sampler: None to let the library choose; the name of a way or sampler ("laplace", "nuts",
+            "sgld-cv", …); a sampler (a rule that is tuned here) or a Dynamics (taken as it is).
+            Data that stream from disk or lie on a cluster, and more than 2000 parameters, are left
+            to constant SGD.
         batch_size: S; "auto" is near √N, halved until the step is stable.
         scheme: how minibatches are drawn: "replacement", "without-replacement", "slices" or
             "leverage". Slices are faster on data beyond the processor's caches, and hold two more
@@ -137,8 +286,9 @@ def sample(
         init: pytree or flat vector where all chains start; None starts each at a draw from the
             predicted law.
         seed: same seed, same draws.
-        dtype: "float32" (default) or "float64", for the chain; curvature and theory are always
-            float64.
+        dtype: "float32" or "float64", for the chain; curvature and theory are always float64. None
+            is float32, unless that cannot resolve the posterior of a `Model` beside its place or
+            data: `settings["dtype_reason"]` then says why.
         keep: "draws"; "moments" to keep only mean and covariance; "low-rank" (or "low-rank:K") for
             a covariance of a diagonal plus rank 20 (or K) in memory O(K·D), and `draws` per chain
             from that Gaussian.
@@ -152,6 +302,11 @@ def sample(
             seconds); `orn.resume` goes on from there, to the same draws.
         extrapolate: run again at half the step and move the draws to the mean extrapolated from
             both (sampling/extrapolate.py).
+        budget: passes over the data (row gradients / N) that everything together may take, where
+            the library chooses; None is a function of the number of rows and parameters.
+        deadline: "60s", "5m": stop early, with what there is then; `settings["stopped"]` says
+            where, and which budget repeats it.
+        remedy: whether to go on where the first way does not end trusted.
 
     Ctrl-C ends the run early: what has been drawn so far is returned, with `settings["complete"]`
     False. Before every chain has a draw it is a KeyboardInterrupt, and so is a second Ctrl-C.
@@ -163,8 +318,9 @@ def sample(
     >>> post.draws.shape
     (4, 500, 4)
     """
+    named = None if isinstance(sampler, str) else sampler
     request = SampleRequest(
-        sampler,
+        named,
         batch_size,
         scheme,
         draws,
@@ -183,7 +339,16 @@ def sample(
         first_chain,
         extrapolate,
     )
-    return run_here(model, request) if client is None else _on_cluster(client, model, request)
+    if isinstance(sampler, str):
+        require_way(sampler)
+        if (way := way_by_name(sampler)) is not None and not way.stochastic:
+            return taken(way, model, request)
+        request = replace(request, sampler=sampler_by_name(sampler))
+    if client is not None:
+        return _on_cluster(client, model, request)
+    if request.sampler is None and chooses(model, request):
+        return sample_automatically(model, request, Limits(budget, deadline, remedy))
+    return run_here(model, request)
 
 
 def _on_cluster(client: Client, model: Model, request: SampleRequest) -> Posterior:
@@ -226,8 +391,8 @@ def resume(
         every, progress: as for `sample`.
     """
     path, meta, arrays = newest(Path(folder))
-    if meta.get("kind") == saved.KIND:
-        return saved.resumed(
+    if meta.get("kind") == KIND:
+        return climbs.resumed(
             path,
             every,
             meta,
@@ -238,4 +403,6 @@ def resume(
             max_blocks=max_blocks,
             progress=progress,
         )
+    if meta.get("kind") == WAYS:
+        return resumed(path, every, meta, arrays, model, curvature, draws, progress)
     return resumed_here(path, every, meta, arrays, model, sampler, curvature, draws, progress)

@@ -21,6 +21,19 @@ class CurvatureError(OrnsteinError):
     """
 
 
+class ModeError(CurvatureError):
+    """The search found no mode at which the loss is smooth, so that there is no local picture.
+
+    `kind` tells why: "no-maximum" (the density rises without end), "kink" (a maximum without second
+    derivatives) or "not finite". NUTS needs no mode; a posterior without a maximum may still be
+    proper, as where a variance runs to zero. `place` is the flat vector the search had come to.
+    """
+
+    def __init__(self, message: str, *, kind: str, place: object = None) -> None:
+        super().__init__(message)
+        self.kind, self.place = kind, place
+
+
 class DivergenceError(OrnsteinError):
     """A chain left the finite numbers; carries the chain, the step and the last finite parameters
     as a flat vector.
@@ -29,6 +42,10 @@ class DivergenceError(OrnsteinError):
     def __init__(self, message: str, *, chain: int, step: int, last_finite: object) -> None:
         super().__init__(message)
         self.chain, self.step, self.last_finite = chain, step, last_finite
+
+
+class WayError(OrnsteinError):
+    """A way to the posterior cannot be taken after all; the sentence says which other one may."""
 
 
 class ClusterError(OrnsteinError):
@@ -71,6 +88,10 @@ class CheckpointWarning(OrnsteinWarning):
     """A checkpoint could not be written, or the newest one could not be read and the one before is
     used.
     """
+
+
+class PredictionWarning(OrnsteinWarning):
+    """Some rows cannot be predicted and come back empty."""
 
 
 class TrustWarning(OrnsteinWarning):

@@ -32,7 +32,7 @@ def gaussian_model(n_data=600, dimension=DIMENSION, seed=0, scale=1.0):
     is exact.
     """
     features, target = regression_data(n_data, dimension, seed)
-    return orn.glm(features * scale, target, noise_scale=1.0, intercept=False)
+    return orn.glm(features * scale, target, noise_scale=1.0, intercept=False, prior_precision=1.0)
 
 
 @pytest.fixture(scope="module")
@@ -227,7 +227,7 @@ def test_laplace_counts_passes(model):
 def test_laplace_finds_the_mode_of_many_rows_as_fast_as_measure_does(monkeypatch):
     """By way of a part of the rows: as few second derivatives of all of them."""
     features, target = regression_data(8000, 3)
-    many = orn.glm(features, target > 0, "bernoulli")
+    many = orn.glm(features, target > 0, "bernoulli", prior_precision=1.0)
     monkeypatch.setattr(mode, "PART_ROWS", 400)
     monkeypatch.setattr(mode, "DEAR", 0)
     rows = []
@@ -281,7 +281,7 @@ def test_nuts_where_laplace_is_wrong():
     rng = np.random.default_rng(2)
     features = rng.normal(size=(60, 2))
     labels = (rng.random(60) < 1.0 / (1.0 + np.exp(-features @ [2.0, 0.5]))).astype(int)
-    model = orn.glm(features, labels, family="bernoulli", intercept=False)
+    model = orn.glm(features, labels, family="bernoulli", intercept=False, prior_precision=1.0)
     centre, spread = orn.laplace(model).mean, orn.laplace(model).sd
     axes = [
         np.linspace(c - 8.0 * s, c + 10.0 * s, 400) for c, s in zip(centre, spread, strict=True)

@@ -94,7 +94,13 @@ def test_along_a_chain_it_meets_the_answer_of_the_noise_to_the_spread():
     """
     rng = np.random.default_rng(3)
     X = rng.normal(size=(400, 2))
-    model = orn.glm(X, X @ [1.0, -1.0] + rng.normal(size=400), noise_scale=1.0, intercept=False)
+    model = orn.glm(
+        X,
+        X @ [1.0, -1.0] + rng.normal(size=400),
+        noise_scale=1.0,
+        intercept=False,
+        prior_precision=1.0,
+    )
     curvature = orn.measure(model)
     spread = np.diag([0.25, 0.5])
     displacements = rng.normal(size=(2000, 2)) * np.sqrt(np.diagonal(spread))

@@ -47,7 +47,12 @@ def model_of(family, columns):
         "poisson": rng.poisson(np.exp(X[:, 0] / 3)),
     }
     return orn.glm(
-        X, y[family], family, weights=rng.uniform(0.5, 1.5, ROWS), offset=rng.normal(size=ROWS) / 10
+        X,
+        y[family],
+        family,
+        weights=rng.uniform(0.5, 1.5, ROWS),
+        offset=rng.normal(size=ROWS) / 10,
+        prior_precision=1.0,
     )
 
 
@@ -126,7 +131,7 @@ def test_blocks_of_many_parameters_hold_many_steps(monkeypatch):
     monkeypatch.setattr(blocks, "BLOCK_NUMBERS", 20_480)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 4000)) / 10.0
-    model = orn.glm(X, X[:, 0], noise_scale=1.0, intercept=False)
+    model = orn.glm(X, X[:, 0], noise_scale=1.0, intercept=False, prior_precision=1.0)
     run = run_of(model, 2)
     assert run.block_steps == 20
     truth = by_hand(model, 2, steps=60)

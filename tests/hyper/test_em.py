@@ -178,7 +178,7 @@ def test_prior_share_and_pull_at_the_mode():
 
 def test_the_likelihood_is_asked_only_about_what_it_uses():
     features, target = linear_data(40, 3, 0.5, 1)
-    model = orn.glm(features, target, noise_scale=1.0)
+    model = orn.glm(features, target, noise_scale=1.0, prior_precision=1.0)
     joint = JointGradient(model, Coordinates.of(model, ("prior_precision", "noise_scale")))
     assert joint.in_likelihood == ["noise_scale"]
 
@@ -235,7 +235,11 @@ def test_groups_share_a_coordinate_and_zeros_stay_flat():
 def test_groups_of_a_softmax_regression_cover_the_classes():
     rng = np.random.default_rng(0)
     model = orn.glm(
-        rng.normal(size=(60, 3)), rng.integers(0, 4, 60), family="categorical", intercept=False
+        rng.normal(size=(60, 3)),
+        rng.integers(0, 4, 60),
+        family="categorical",
+        intercept=False,
+        prior_precision=1.0,
     )
     coordinates = Coordinates.of(model, {"prior_precision": [0, 1, 1]})
     moved = coordinates.model_at(model, np.log([2.0, 9.0])).hyperparameters["prior_precision"]
@@ -265,7 +269,11 @@ def test_groups_of_a_softmax_regression_cover_the_classes():
 def test_refusals_are_one_sentence(options, word):
     features, target = linear_data(100, 3, 0.5, 1)
     with pytest.raises(orn.InputError, match=word):
-        orn.em(orn.glm(features, target, noise_scale=1.0), progress=False, **options)
+        orn.em(
+            orn.glm(features, target, noise_scale=1.0, prior_precision=1.0),
+            progress=False,
+            **options,
+        )
 
 
 # ---- the corrected recipe ------------------------------------------------------------------------
@@ -344,7 +352,7 @@ def test_the_stated_error_is_the_error():
     """
     features, target = linear_data(400, 20, 0.3, 1)
     exact = best_precision(features, target)
-    model = orn.glm(features, target, noise_scale=1.0, intercept=False)
+    model = orn.glm(features, target, noise_scale=1.0, intercept=False, prior_precision=1.0)
     scores = []
     for seed in range(20):
         fit = orn.em(model, draws=2, chains=4, progress=False, seed=seed)
@@ -375,7 +383,7 @@ def test_relevance_determination_by_groups():
             negative, [0.0, 0.0], method="Nelder-Mead", options={"xatol": 1e-6}
         ).x
     )
-    model = orn.glm(features, target, noise_scale=1.0, intercept=False)
+    model = orn.glm(features, target, noise_scale=1.0, intercept=False, prior_precision=1.0)
     fit = orn.em(model, {"prior_precision": labels}, draws=50, progress=False)
     assert fit.groups["prior_precision"] == ("strong", "weak")
     found, error = fit.hyperparameters["prior_precision"], fit.errors["prior_precision"]
@@ -423,7 +431,7 @@ def test_any_model_and_a_real_hyperparameter():
 
 def test_same_seed_same_answer():
     features, target = linear_data(200, 4, 0.5, 1)
-    model = orn.glm(features, target, noise_scale=1.0, intercept=False)
+    model = orn.glm(features, target, noise_scale=1.0, intercept=False, prior_precision=1.0)
     first, second = (
         orn.em(model, draws=20, chains=2, progress=False, tolerance=0.05, seed=3) for _ in range(2)
     )
@@ -460,7 +468,7 @@ def test_only_the_useless_columns_run_away():
         for tail in np.geomspace(3.0, 1e6, 20)
     ]
     assert np.all(np.diff(rising) > 0)
-    model = orn.glm(features, target, noise_scale=1.0, intercept=False)
+    model = orn.glm(features, target, noise_scale=1.0, intercept=False, prior_precision=1.0)
     with pytest.warns(orn.HyperparameterWarning, match=r"prior_precision\[1\] runs to infinity"):
         fit = orn.em(model, {"prior_precision": [0, 0, 0, 1, 1, 1]}, draws=20, progress=False)
     assert set(fit.runaway) == {"prior_precision[1]"}
@@ -472,7 +480,9 @@ def test_a_noise_scale_that_falls_to_zero_is_named():
     """Every row is fitted exactly: the evidence rises for ever as σ falls."""
     rng = np.random.default_rng(1)
     features = rng.normal(size=(60, 3))
-    model = orn.glm(features, features @ [1.0, 2.0, 3.0], noise_scale=1.0, intercept=False)
+    model = orn.glm(
+        features, features @ [1.0, 2.0, 3.0], noise_scale=1.0, intercept=False, prior_precision=1.0
+    )
     with pytest.warns(orn.HyperparameterWarning, match="runs to zero"):
         fit = orn.em(model, ("noise_scale",), draws=20, progress=False, chains=2)
     assert fit.runaway == {"noise_scale": "zero"}
@@ -483,7 +493,7 @@ def test_a_batch_too_large_is_capped_and_said():
     with a warning.
     """
     features, target = linear_data(400, 20, 0.3, 1)
-    model = orn.glm(features, target, noise_scale=1.0, intercept=False)
+    model = orn.glm(features, target, noise_scale=1.0, intercept=False, prior_precision=1.0)
     for options, words in (
         ({"recipe": "paper"}, "is capped there"),
         ({"sampler": "diagonal"}, "scaled down to the cap"),
@@ -503,7 +513,7 @@ def test_without_the_cap_it_would_blow_up(monkeypatch):
     the finite numbers.
     """
     features, target = linear_data(400, 20, 0.3, 1)
-    model = orn.glm(features, target, noise_scale=1.0, intercept=False)
+    model = orn.glm(features, target, noise_scale=1.0, intercept=False, prior_precision=1.0)
     monkeypatch.setattr(paper_tuning, "CAP", 100.0)
     with pytest.raises(orn.DivergenceError, match="left the finite numbers"):
         orn.em(
@@ -532,7 +542,7 @@ def test_the_paper_recipe_is_capped_where_it_ends_too():
 
 def test_a_budget_that_is_too_small_is_said():
     features, target = linear_data(400, 20, 0.3, 1)
-    model = orn.glm(features, target, noise_scale=1.0, intercept=False)
+    model = orn.glm(features, target, noise_scale=1.0, intercept=False, prior_precision=1.0)
     with pytest.warns(orn.BudgetWarning, match="max_blocks"):
         orn.em(model, max_blocks=8, tolerance=1e-3, draws=20, progress=False)
 
@@ -571,7 +581,7 @@ def test_the_paper_recipe_overshoots_where_columns_are_dead():
     exact = best_precision(features, target)
     # dead columns do not move the evidence
     assert exact == pytest.approx(best_precision(live, target), rel=1e-4)
-    model = orn.glm(features, target, noise_scale=1.0, intercept=False)
+    model = orn.glm(features, target, noise_scale=1.0, intercept=False, prior_precision=1.0)
     fit = orn.em(model, recipe="paper", draws=20, chains=2, tolerance=0.05, progress=False)
     # In whitened live columns the recipe's variances are nearly the posterior's; twice as many
     # parameters are counted.
@@ -590,7 +600,11 @@ def test_the_diagonal_recipe_does_not_overshoot_where_columns_are_dead():
     live = rng.normal(size=(2000, 10))
     target = live @ (0.3 * rng.normal(size=10)) + rng.normal(size=2000)
     model = orn.glm(
-        np.hstack([live, np.zeros((2000, 10))]), target, noise_scale=1.0, intercept=False
+        np.hstack([live, np.zeros((2000, 10))]),
+        target,
+        noise_scale=1.0,
+        intercept=False,
+        prior_precision=1.0,
     )
     fit = orn.em(model, sampler="diagonal", draws=20, progress=False)
     assert abs(np.log(fit.hyperparameters["prior_precision"] / best_precision(live, target))) < 0.1
@@ -621,7 +635,7 @@ def test_warm_measurements_agree_with_measure_and_are_few(monkeypatch):
     rng = np.random.default_rng(0)
     features = rng.normal(size=(3000, 4))
     labels = np.argmax(features @ rng.normal(size=(4, 3)) + rng.gumbel(size=(3000, 3)), axis=1)
-    model = orn.glm(features, labels, family="categorical", intercept=False)
+    model = orn.glm(features, labels, family="categorical", intercept=False, prior_precision=1.0)
     measured = []
     monkeypatch.setattr(
         warm_measure,
@@ -670,7 +684,9 @@ def test_validation_baselines_and_plot(tmp_path):
     logits = features @ (0.4 * rng.normal(size=(12, 3)))
     labels = np.array(["a", "b", "c"])[np.argmax(logits + rng.gumbel(size=logits.shape), axis=1)]
     train, test = slice(0, 600), slice(600, 900)
-    model = orn.glm(features[train], labels[train], family="categorical", intercept=False)
+    model = orn.glm(
+        features[train], labels[train], family="categorical", intercept=False, prior_precision=1.0
+    )
     fit = orn.em(
         model,
         draws=100,
@@ -726,7 +742,7 @@ def test_bbvi_agrees_with_mean_field_em_by_hand(correlated):
     """
     features, target = correlated
     exact = fixed_point(features, target, lambda hessian, _: np.sum(1.0 / np.diagonal(hessian)))
-    model = orn.glm(features, target, noise_scale=1.0, intercept=False)
+    model = orn.glm(features, target, noise_scale=1.0, intercept=False, prior_precision=1.0)
     fit = orn.em(model, draws=20, baselines=("bbvi",), tolerance=0.05, progress=False)
     assert abs(np.log(fit.baselines["bbvi"].hyperparameters["prior_precision"] / exact)) < 0.1
 
@@ -734,11 +750,15 @@ def test_bbvi_agrees_with_mean_field_em_by_hand(correlated):
 def test_validation_as_a_model_and_unknown_labels():
     rng = np.random.default_rng(0)
     features, labels = rng.normal(size=(200, 3)), rng.integers(0, 2, 200)
-    model = orn.glm(features[:150], labels[:150], family="bernoulli", intercept=False)
+    model = orn.glm(
+        features[:150], labels[:150], family="bernoulli", intercept=False, prior_precision=1.0
+    )
     options = {"draws": 20, "chains": 2, "tolerance": 0.1, "progress": False}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", orn.HyperparameterWarning)
-        other = orn.glm(features[150:], labels[150:], family="bernoulli", intercept=False)
+        other = orn.glm(
+            features[150:], labels[150:], family="bernoulli", intercept=False, prior_precision=1.0
+        )
         as_model = orn.em(model, validation=other, **options)
         as_pair = orn.em(model, validation=(features[150:], labels[150:]), **options)
     assert as_model.validation == as_pair.validation

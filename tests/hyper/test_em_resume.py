@@ -27,7 +27,7 @@ def data(n_data=200, dimension=4):
 
 @pytest.fixture(scope="module")
 def model():
-    return orn.glm(*data(), noise_scale=1.0, intercept=False)
+    return orn.glm(*data(), prior_precision=1.0, noise_scale=1.0, intercept=False)
 
 
 OPTIONS = {"draws": 20, "chains": 2, "tolerance": 0.05, "progress": False, "seed": 3}
@@ -113,9 +113,15 @@ def test_another_model_folder_or_sampler_is_refused(model, tmp_path):
     features, target = data()
     features[3, 1] += 1e-9
     with pytest.raises(orn.InputError, match="data are not those"):
-        orn.resume(tmp_path / "run", orn.glm(features, target, noise_scale=1.0, intercept=False))
+        orn.resume(
+            tmp_path / "run",
+            orn.glm(features, target, noise_scale=1.0, intercept=False, prior_precision=1.0),
+        )
     with pytest.raises(orn.InputError, match=r"the hyperparameter noise_scale was 1\.0"):
-        orn.resume(tmp_path / "run", orn.glm(*data(), noise_scale=2.0, intercept=False))
+        orn.resume(
+            tmp_path / "run",
+            orn.glm(*data(), prior_precision=1.0, noise_scale=2.0, intercept=False),
+        )
     with pytest.raises(orn.FileError, match="holds a checkpoint already"):
         orn.em(model, checkpoint=tmp_path / "run", **OPTIONS)
     with pytest.raises(orn.InputError, match="cannot hold the sampler"):
@@ -144,7 +150,7 @@ def die(*arguments):
     replace(*arguments)
 
 archive.os.replace = die
-model = orn.glm(*data(), noise_scale=1.0, intercept=False)
+model = orn.glm(*data(), prior_precision=1.0, noise_scale=1.0, intercept=False)
 if os.path.isdir(folder):
     orn.resume(folder, model, every=0, progress=False)
 else:

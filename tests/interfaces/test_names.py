@@ -18,7 +18,7 @@ import ornstein as orn
 from ornstein.checks import printable
 from ornstein.interfaces.cli.main import main
 from ornstein.interfaces.cli.results import write_plots
-from ornstein.interfaces.table.fitting import encoding_of
+from ornstein.interfaces.table.fitting import from_table
 from ornstein.posterior import plots
 
 FILES = ["fit.orn", "posterior.nc", "report.html"]
@@ -125,7 +125,7 @@ def test_classes_stay_in_the_headings(tmp_path):
     code, out, err = run("fit", tmp_path / "t.csv", "-t", "k", *QUICK, "--out", tmp_path / "f")
     assert code == 0, err
     assert harmless(out + err)
-    assert encoding_of(orn.load(tmp_path / "f" / "fit.orn")).classes == tuple(sorted(labels))
+    assert from_table(orn.load(tmp_path / "f" / "fit.orn"))[1].classes == tuple(sorted(labels))
     code, out, err = run("predict", tmp_path / "f" / "fit.orn", tmp_path / "t.csv")
     assert code == 0, err
     assert all(f"k_mean[{label}]" in out for label in ("\\x1b", "[b]"))
@@ -174,7 +174,9 @@ def test_halves_of_surrogate_pairs_reach_every_file(tmp_path):
     """They come with models of one's own, not with tables."""
     rng = np.random.default_rng(0)
     features = rng.normal(size=(60, 2))
-    posterior = orn.laplace(orn.glm(features, features[:, 0] + rng.normal(size=60)), draws=50)
+    posterior = orn.laplace(
+        orn.glm(features, features[:, 0] + rng.normal(size=60), prior_precision=1.0), draws=50
+    )
     posterior = replace(posterior, names=("\ud800", "b\0", *posterior.names[2:]))
     assert orn.load(posterior.save(tmp_path / "fit.orn")).names == posterior.names
     page = posterior.report(tmp_path / "page.html").read_text(encoding="utf-8")

@@ -16,7 +16,7 @@ import ornstein as orn
 from ornstein.interfaces.report.calibration import calibrate
 from ornstein.interfaces.report.figures import Predicted, block, telling_pairs
 from ornstein.interfaces.report.theme import as_svg
-from ornstein.interfaces.table.fitting import Table
+from ornstein.regression.regress import Request, regression
 
 WIDE, PHONE = 1280, 390
 NASTY = "</style><script>console.error(1)</script>"
@@ -50,9 +50,8 @@ def fitted() -> orn.Posterior:
         + rng.normal(size=800)
     )
     frame["長さ & breite"] *= 1e6  # its coefficient has six zeros after the point
-    return Table.of(frame, "price").sample(
-        orn.ConstantSGD("full"), "table.csv", draws=400, progress=False
-    )
+    model = regression(Request("price ~ ."), frame)
+    return orn.sample(model, orn.ConstantSGD("full"), draws=400, progress=False)
 
 
 @pytest.fixture(scope="module")
@@ -131,9 +130,9 @@ def test_ids_are_unique(page):
 
 
 def test_numbers_in_the_table_are_those_of_the_summary(fitted, page):
-    from ornstein.interfaces.table.fitting import encoding_of
+    from ornstein.interfaces.table.fitting import shown
 
-    summary = encoding_of(fitted).original(fitted).summary()
+    summary = shown(fitted).summary()
     rows = re.findall(r'<td data-label="mean">([^<]+)</td>', page.read_text(encoding="utf-8"))
     found = np.array([float(text.replace("−", "-").replace(",", "")) for text in rows])
     np.testing.assert_array_less(
@@ -157,9 +156,14 @@ def test_a_loaded_fit_is_reported_without_its_data(fitted, tmp_path):
         fitted.report(tmp_path / "absent" / "report.html")
 
 
-def sampled(sampler=None, columns: int = 3, **options) -> orn.Posterior:
+FULL = orn.ConstantSGD("full")
+
+
+def sampled(sampler=FULL, columns: int = 3, **options) -> orn.Posterior:
     values = features(400, columns)
-    model = orn.glm(values, values.sum(axis=1) + np.random.default_rng(1).normal(size=400))
+    model = orn.glm(
+        values, values.sum(axis=1) + np.random.default_rng(1).normal(size=400), prior_precision=1.0
+    )
     return orn.sample(model, sampler, progress=False, **{"draws": 60, "chains": 2, **options})
 
 
@@ -177,7 +181,14 @@ def sampled(sampler=None, columns: int = 3, **options) -> orn.Posterior:
         (lambda: orn.laplace(sampled(draws=1).model), ("calibration",)),
         (
             lambda: orn.sample(
-                orn.glm(features(300, 1), features(300, 1)[:, 0], noise_scale=1.0, intercept=False),
+                orn.glm(
+                    features(300, 1),
+                    features(300, 1)[:, 0],
+                    noise_scale=1.0,
+                    intercept=False,
+                    prior_precision=1.0,
+                ),
+                orn.ConstantSGD("full"),
                 draws=50,
                 progress=False,
             ),
@@ -258,7 +269,7 @@ def calibrated(family: str, wrong: bool, rows: int = 4000):
             4.0 * np.maximum(signal, 0.0) - 0.5 if wrong else signal, [0.0, 1.0, -1.0]
         )
         response = (rng.gumbel(size=(rows, 3)) + logits).argmax(axis=1)
-    model = orn.glm(values, response, family=family)
+    model = orn.glm(values, response, family=family, prior_precision=1.0)
     return calibrate(orn.laplace(model, draws=200, chains=1), model)
 
 

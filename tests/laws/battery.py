@@ -199,7 +199,7 @@ def quadratic():
 def logistic():
     """N is large enough for the leading order of theory to be right within what a run can see."""
     X, y = logistic_data(4000, 3, seed=2)
-    model = orn.glm(X, y, "bernoulli", intercept=False)
+    model = orn.glm(X, y, "bernoulli", intercept=False, prior_precision=1.0)
     return model, orn.measure(model)
 
 

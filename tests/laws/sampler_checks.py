@@ -37,7 +37,7 @@ def quadratic(n_data=1000):
     compiled code.
     """
     features, target = heteroscedastic_data(n_data)
-    model = orn.glm(features, target, noise_scale=1.0, intercept=False)
+    model = orn.glm(features, target, noise_scale=1.0, intercept=False, prior_precision=1.0)
     curvature = orn.measure(model)
     product = curvature.hessian @ curvature.noise
     assert np.linalg.norm(product - product.T) > 0.1 * np.linalg.norm(product)
@@ -47,7 +47,7 @@ def quadratic(n_data=1000):
 @lru_cache
 def logistic(n_data=4000):
     features, labels = logistic_data(n_data, 3, seed=2)
-    model = orn.glm(features, labels, family="bernoulli", intercept=False)
+    model = orn.glm(features, labels, family="bernoulli", intercept=False, prior_precision=1.0)
     return model, orn.measure(model)
 
 

@@ -27,7 +27,7 @@ DETECTABLE = 0.03
 @lru_cache
 def problem():
     X, y = regression_data(N, D, seed=17)
-    model = orn.glm(X, y, noise_scale=1.0, intercept=False)
+    model = orn.glm(X, y, noise_scale=1.0, intercept=False, prior_precision=1.0)
     return model, orn.measure(model), X, y
 
 

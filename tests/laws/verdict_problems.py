@@ -91,14 +91,20 @@ def regression(kind: str = "plain") -> Any:
     if kind == "white":
         features = np.random.default_rng(6).normal(size=(ROWS, COLUMNS))
     noise = np.exp(features[:, 0] - 0.5 * np.var(features[:, 0])) if kind == "misspecified" else 1.0
-    return orn.glm(features, _response(features, 1, noise), noise_scale=1.0, intercept=False)
+    return orn.glm(
+        features,
+        _response(features, 1, noise),
+        noise_scale=1.0,
+        intercept=False,
+        prior_precision=1.0,
+    )
 
 
 @lru_cache
 def unknown_noise() -> Any:
     """Linear regression whose noise scale is inferred: almost Gaussian."""
     features = _features(2)
-    return orn.glm(features, _response(features, 2))
+    return orn.glm(features, _response(features, 2), prior_precision=1.0)
 
 
 @lru_cache
@@ -113,7 +119,9 @@ def logistic(
     )
     coefficients = scale * rng.normal(size=columns) / np.sqrt(columns)
     chance = 1.0 / (1.0 + np.exp(-features @ coefficients))
-    return orn.glm(features, (rng.random(rows) < chance).astype(int), family="bernoulli")
+    return orn.glm(
+        features, (rng.random(rows) < chance).astype(int), family="bernoulli", prior_precision=1.0
+    )
 
 
 @lru_cache
@@ -121,7 +129,7 @@ def poisson(rows: int = ROWS) -> Any:
     rng = np.random.default_rng(rows)
     features = rng.normal(size=(rows, COLUMNS))
     rate = np.exp(0.2 + features @ (rng.normal(size=COLUMNS) / np.sqrt(COLUMNS)))
-    return orn.glm(features, rng.poisson(rate), family="poisson")
+    return orn.glm(features, rng.poisson(rate), family="poisson", prior_precision=1.0)
 
 
 # Ways to sample

@@ -94,24 +94,32 @@ class TestCentre:
     @pytest.mark.parametrize(
         "build",
         [
-            lambda X, y: orn.glm(X, y),
+            lambda X, y: orn.glm(X, y, prior_precision=1.0),
             lambda X, y: orn.glm(
                 X,
                 y,
                 noise_scale=0.7,
                 offset=np.linspace(0, 1, len(y)),
                 weights=np.linspace(0.5, 2, len(y)),
+                prior_precision=1.0,
             ),
-            lambda X, y: orn.glm(X, y > 0, "bernoulli", offset=np.linspace(0, 1, len(y))),
+            lambda X, y: orn.glm(
+                X, y > 0, "bernoulli", offset=np.linspace(0, 1, len(y)), prior_precision=1.0
+            ),
             lambda X, y: orn.glm(
                 X,
                 np.digitize(y, [-1, 1]),
                 "categorical",
                 offset=np.outer(np.linspace(0, 1, len(y)), [0, 1, 2]),
+                prior_precision=1.0,
             ),
             lambda X, y: orn.glm(X, np.digitize(y, [-1, 1]), "categorical", prior_precision=0.0),
             lambda X, y: orn.glm(
-                X, np.floor(np.abs(y)), "poisson", weights=np.linspace(0.5, 2, len(y))
+                X,
+                np.floor(np.abs(y)),
+                "poisson",
+                weights=np.linspace(0.5, 2, len(y)),
+                prior_precision=1.0,
             ),
             lambda X, y: orn.Model(
                 lambda t, e: -0.5 * (e["y"] - e["x"] @ t) ** 2,
@@ -135,7 +143,7 @@ class TestCentre:
     def test_a_far_centre_costs_no_digits_in_float32(self):
         X, y = regression_data(50, 2)
         X = X + 100.0  # intercept and slopes nearly cancel
-        model = orn.glm(X, y, noise_scale=1.0)
+        model = orn.glm(X, y, noise_scale=1.0, prior_precision=1.0)
         mode = orn.measure(model).mode
         theta = mode + np.array([1e-4, -2e-4, 0.1])
         exact = loss_gradient(model, theta, np.arange(50))
@@ -222,7 +230,7 @@ class TestHyperparameters:
 
     def test_a_glm_at_another_prior_precision_has_another_mode(self):
         X, y = regression_data(30, 2)
-        model = orn.glm(X, y, noise_scale=1.0, intercept=False)
+        model = orn.glm(X, y, noise_scale=1.0, intercept=False, prior_precision=1.0)
         mode = orn.measure(model.with_hyperparameters(prior_precision=50.0)).mode
         assert mode == pytest.approx(np.linalg.solve(X.T @ X + 50.0 * np.eye(2), X.T @ y), rel=1e-8)
 
@@ -246,9 +254,12 @@ class TestFunctions:
 
     def test_equal_models_share_their_compiled_code(self):
         X, y = regression_data(20, 3)
-        one, other = orn.glm(X, y), orn.glm(X[:10], y[:10] + 1.0)
+        one, other = (
+            orn.glm(X, y, prior_precision=1.0),
+            orn.glm(X[:10], y[:10] + 1.0, prior_precision=1.0),
+        )
         assert one.loss == other.loss and hash(one.loss) == hash(other.loss)
-        assert one.loss != orn.glm(X, y, noise_scale=1.0).loss
+        assert one.loss != orn.glm(X, y, noise_scale=1.0, prior_precision=1.0).loss
 
 
 class TestData:
@@ -271,7 +282,7 @@ class TestData:
 
     def test_small_integers_stay_integers(self):
         with width("float32"):
-            problem = orn.glm(np.eye(4), [0, 1, 0, 1], "categorical").problem()
+            problem = orn.glm(np.eye(4), [0, 1, 0, 1], "categorical", prior_precision=1.0).problem()
         assert problem.data["y"].dtype == jnp.int32
 
     @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -316,7 +327,7 @@ class TestCheckGradients:
             "categorical": np.digitize(y, [-1, 1]),
             "poisson": np.exp(y / 4) // 1,
         }[family]
-        assert 0.1 < orn.check_gradients(orn.glm(X, target, family)) < 10.0
+        assert 0.1 < orn.check_gradients(orn.glm(X, target, family, prior_precision=1.0)) < 10.0
 
     def test_a_likelihood_divided_by_n_is_caught(self):
         with pytest.raises(orn.InputError, match="divided by N"):

@@ -36,9 +36,8 @@ def target(family, y):
 
 def build(family, **settings):
     X, y = regression_data(N, D, seed=3)
-    return orn.glm(
-        X, target(family, y), "categorical" if family == "five classes" else family, **settings
-    )
+    named = "categorical" if family == "five classes" else family
+    return orn.glm(X, target(family, y), named, **{"prior_precision": 1.0, **settings})
 
 
 RAMP, WAVE = np.linspace(0.2, 2.0, N), np.cos(np.arange(N))
@@ -115,29 +114,29 @@ class TestLikelihoods:
     def test_gaussian_with_known_scale(self):
         X, y, mean = self.rows("gaussian")
         wanted = scipy.stats.norm(mean, 0.7).logpdf(y)
-        assert log_likelihoods(orn.glm(X, y, noise_scale=0.7), self.theta) == pytest.approx(
-            wanted, rel=1e-12
-        )
+        assert log_likelihoods(
+            orn.glm(X, y, noise_scale=0.7, prior_precision=1.0), self.theta
+        ) == pytest.approx(wanted, rel=1e-12)
 
     def test_gaussian_with_inferred_scale(self):
         X, y, mean = self.rows("gaussian")
         wanted = scipy.stats.norm(mean, np.exp(-0.4)).logpdf(y)
-        assert log_likelihoods(orn.glm(X, y), np.append(self.theta, -0.4)) == pytest.approx(
-            wanted, rel=1e-12
-        )
+        assert log_likelihoods(
+            orn.glm(X, y, prior_precision=1.0), np.append(self.theta, -0.4)
+        ) == pytest.approx(wanted, rel=1e-12)
 
     def test_bernoulli(self):
         X, y, logit = self.rows("bernoulli")
         wanted = scipy.stats.bernoulli(scipy.special.expit(logit)).logpmf(y)
-        assert log_likelihoods(orn.glm(X, y, "bernoulli"), self.theta) == pytest.approx(
-            wanted, rel=1e-12
-        )
+        assert log_likelihoods(
+            orn.glm(X, y, "bernoulli", prior_precision=1.0), self.theta
+        ) == pytest.approx(wanted, rel=1e-12)
 
     def test_poisson_with_weights_and_offset(self):
         X, y, log_rate = self.rows("poisson")
         weights, offset = np.linspace(0.5, 2.0, N), np.cos(np.arange(N))
         wanted = weights * scipy.stats.poisson(np.exp(log_rate + offset)).logpmf(y)
-        model = orn.glm(X, y, "poisson", weights=weights, offset=offset)
+        model = orn.glm(X, y, "poisson", weights=weights, offset=offset, prior_precision=1.0)
         assert log_likelihoods(model, self.theta) == pytest.approx(wanted, rel=1e-12)
 
     def test_categorical(self):
@@ -146,7 +145,7 @@ class TestLikelihoods:
         coef, intercept = rng.normal(size=(D, 3)), np.array([0.0, 0.4, -0.3])
         wanted = scipy.special.log_softmax(X @ coef + intercept, axis=1)[np.arange(N), y]
         # the flat intercept takes the first class as reference
-        model = orn.glm(X, y, "categorical")
+        model = orn.glm(X, y, "categorical", prior_precision=1.0)
         found = log_likelihoods(
             model, model.layout.flatten({"coef": coef, "intercept": intercept[1:]})
         )
@@ -154,7 +153,7 @@ class TestLikelihoods:
 
     def test_extreme_predictors_stay_finite(self):
         X = np.array([[1.0], [-1.0]])
-        model = orn.glm(X, [0, 1], "bernoulli", intercept=False)
+        model = orn.glm(X, [0, 1], "bernoulli", intercept=False, prior_precision=1.0)
         assert log_likelihoods(model, np.array([800.0])) == pytest.approx([-800.0, -800.0])
 
 
@@ -162,8 +161,10 @@ class TestWeightsAndPriors:
     def test_whole_weights_are_repeated_rows(self):
         X, y = regression_data(N, D)
         counts = np.arange(N) % 3
-        weighted = orn.glm(X, y, weights=counts, noise_scale=1.0)
-        repeated = orn.glm(np.repeat(X, counts, axis=0), np.repeat(y, counts), noise_scale=1.0)
+        weighted = orn.glm(X, y, weights=counts, noise_scale=1.0, prior_precision=1.0)
+        repeated = orn.glm(
+            np.repeat(X, counts, axis=0), np.repeat(y, counts), noise_scale=1.0, prior_precision=1.0
+        )
         assert orn.measure(weighted).mode == pytest.approx(orn.measure(repeated).mode, rel=1e-8)
         posterior = [orn.measure(model).posterior_covariance for model in (weighted, repeated)]
         assert relative(*posterior) < 1e-8
@@ -172,8 +173,8 @@ class TestWeightsAndPriors:
         X, y = regression_data(N, D)
         shift = np.cos(np.arange(N))
         one, other = (
-            orn.glm(X, y, offset=shift, noise_scale=1.0),
-            orn.glm(X, y - shift, noise_scale=1.0),
+            orn.glm(X, y, offset=shift, noise_scale=1.0, prior_precision=1.0),
+            orn.glm(X, y - shift, noise_scale=1.0, prior_precision=1.0),
         )
         assert orn.measure(one).mode == pytest.approx(orn.measure(other).mode, rel=1e-8)
 
@@ -209,7 +210,7 @@ class TestCoding:
 
     def test_names_carry_the_labels(self):
         X, y = regression_data(N, 1)
-        model = orn.glm(X, np.where(y > 0, "up", "down"), "categorical")
+        model = orn.glm(X, np.where(y > 0, "up", "down"), "categorical", prior_precision=1.0)
         assert model.names == ("x0[down]", "x0[up]", "intercept[up]")
         assert model.classes.tolist() == ["down", "up"]
 
@@ -225,7 +226,7 @@ class TestCoding:
     def test_bernoulli_labels_of_any_kind(self, labels):
         X, y = regression_data(N, D)
         named = np.where(y > 0, labels[1], labels[0])
-        model = orn.glm(X, named, "bernoulli")
+        model = orn.glm(X, named, "bernoulli", prior_precision=1.0)
         assert model.response.tolist() == (named == max(labels)).astype(float).tolist()
 
 
@@ -288,30 +289,36 @@ class TestInput:
             "coo": lambda: scipy.sparse.coo_array(X),
             "array": lambda: scipy.sparse.csr_array(X),
         }[kind]()
-        self.same(orn.glm(table, y), orn.glm(X, y))
+        self.same(orn.glm(table, y, prior_precision=1.0), orn.glm(X, y, prior_precision=1.0))
 
     @pytest.mark.parametrize(
         "wrap", [pandas.Series, polars.Series, jnp.asarray, list, lambda y: np.asarray(y)[:, None]]
     )
     def test_every_container_for_the_target(self, wrap):
         X, y = regression_data(N, D)
-        self.same(orn.glm(X, wrap(y)), orn.glm(X, y))
+        self.same(orn.glm(X, wrap(y), prior_precision=1.0), orn.glm(X, y, prior_precision=1.0))
 
     @pytest.mark.parametrize("frame", [pandas.DataFrame, polars.DataFrame])
     def test_column_names_become_parameter_names(self, frame):
         X, y = regression_data(N, 2)
-        model = orn.glm(frame({"age": X[:, 0], "dose": X[:, 1]}), y)
+        model = orn.glm(frame({"age": X[:, 0], "dose": X[:, 1]}), y, prior_precision=1.0)
         assert model.names == ("age", "dose", "intercept", "log_scale")
 
     def test_arrays_get_numbered_names(self):
         X, y = regression_data(N, 2)
-        assert orn.glm(X, y, noise_scale=1.0, intercept=False).names == ("x0", "x1")
+        assert orn.glm(X, y, noise_scale=1.0, intercept=False, prior_precision=1.0).names == (
+            "x0",
+            "x1",
+        )
 
     @pytest.mark.parametrize("family", ["gaussian", "bernoulli", "categorical", "poisson"])
     def test_sparse_rows_have_the_gradients_of_dense_ones(self, family):
         X, y = regression_data(N, D)
         table = sparse_table(X)
-        pair = [orn.glm(kind, target(family, y), family) for kind in (table, table.toarray())]
+        pair = [
+            orn.glm(kind, target(family, y), family, prior_precision=1.0)
+            for kind in (table, table.toarray())
+        ]
         theta = 0.2 * np.random.default_rng(0).normal(size=pair[0].dim)
         rows = jnp.asarray([1, 5, 5, 30], dtype=jnp.int32)
         with double():
@@ -332,7 +339,11 @@ class TestInput:
         offset = np.linspace(-0.5, 0.5, N)
         sparse, dense = (
             orn.glm(
-                kind, target(family, y), family, offset=None if family == "categorical" else offset
+                kind,
+                target(family, y),
+                family,
+                offset=None if family == "categorical" else offset,
+                prior_precision=1.0,
             )
             for kind in (table, table.toarray())
         )
@@ -359,19 +370,26 @@ class TestInput:
     def test_empty_sparse_rows_and_stored_zeros(self):
         table = scipy.sparse.csr_matrix(([1.0, 0.0, 2.0], ([0, 1, 2], [0, 1, 1])), shape=(4, 2))
         self.same(
-            orn.glm(table, [1.0, 2.0, 0.0, 4.0]), orn.glm(table.toarray(), [1.0, 2.0, 0.0, 4.0])
+            orn.glm(table, [1.0, 2.0, 0.0, 4.0], prior_precision=1.0),
+            orn.glm(table.toarray(), [1.0, 2.0, 0.0, 4.0], prior_precision=1.0),
         )
 
     def test_integers_and_booleans(self):
         X, y = regression_data(N, D)
         rounded = np.round(5 * X).astype(np.int64)
-        self.same(orn.glm(rounded, y), orn.glm(rounded.astype(float), y))
-        self.same(orn.glm(X > 0, y), orn.glm((X > 0).astype(float), y))
+        self.same(
+            orn.glm(rounded, y, prior_precision=1.0),
+            orn.glm(rounded.astype(float), y, prior_precision=1.0),
+        )
+        self.same(
+            orn.glm(X > 0, y, prior_precision=1.0),
+            orn.glm((X > 0).astype(float), y, prior_precision=1.0),
+        )
 
     def test_mixed_frames_become_one_float_table(self):
         _, y = regression_data(N, 1)
         frame = pandas.DataFrame({"whole": np.arange(N), "flag": y > 0, "real": y**2})
-        model = orn.glm(frame, y)
+        model = orn.glm(frame, y, prior_precision=1.0)
         assert model.features.dtype == np.float64
         assert np.array_equal(model.features[:, 1], (y > 0).astype(float))
 
@@ -379,7 +397,7 @@ class TestInput:
         X, y = regression_data(N, D)
         np.save(tmp_path / "x.npy", X)
         table = np.load(tmp_path / "x.npy", mmap_mode="r")
-        assert np.shares_memory(orn.glm(table, y).features, table)
+        assert np.shares_memory(orn.glm(table, y, prior_precision=1.0).features, table)
 
 
 class TestPredict:
@@ -388,8 +406,10 @@ class TestPredict:
     @pytest.mark.parametrize("family", ["gaussian", "bernoulli", "categorical", "poisson"])
     def test_predictions_are_means_of_the_family(self, family):
         X, y = regression_data(200, D)
-        model = orn.glm(X, target(family, y), family)
-        post = orn.sample(model, draws=5, chains=2, warmup=0, progress=False)
+        model = orn.glm(X, target(family, y), family, prior_precision=1.0)
+        post = orn.sample(
+            model, orn.ConstantSGD("full"), draws=5, chains=2, warmup=0, progress=False
+        )
         found = post.predict(X[:4])
         params = jax.tree.map(lambda leaf: leaf.reshape(10, *leaf.shape[2:]), post.params)
         coef, intercept = params["coef"], params["intercept"]
@@ -412,13 +432,27 @@ class TestPredict:
 
     def test_new_rows_of_every_kind(self):
         X, y = regression_data(200, D)
-        post = orn.sample(orn.glm(X, y), draws=5, chains=2, warmup=0, progress=False)
+        post = orn.sample(
+            orn.glm(X, y, prior_precision=1.0),
+            orn.ConstantSGD("full"),
+            draws=5,
+            chains=2,
+            warmup=0,
+            progress=False,
+        )
         wanted = post.predict(X[:4]).mean
         for kind in (pandas.DataFrame, jnp.asarray, scipy.sparse.csr_matrix):
             assert post.predict(kind(X[:4])).mean == pytest.approx(wanted, rel=1e-5)
 
     def test_wrong_columns_get_a_sentence(self):
         X, y = regression_data(200, D)
-        post = orn.sample(orn.glm(X, y), draws=5, chains=2, warmup=0, progress=False)
+        post = orn.sample(
+            orn.glm(X, y, prior_precision=1.0),
+            orn.ConstantSGD("full"),
+            draws=5,
+            chains=2,
+            warmup=0,
+            progress=False,
+        )
         with pytest.raises(orn.InputError, match="predict"):
             post.predict(X[:4, :2])

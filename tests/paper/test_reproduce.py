@@ -69,6 +69,7 @@ def iterates():
         features @ [1.0, -1.0, 0.5] + rng.normal(size=2000),
         noise_scale=1.0,
         intercept=False,
+        prior_precision=1.0,
     )
     curvature = orn.measure(model)
     return model, curvature, orn.ConstantSGD("full").tune(curvature, batch_size=20)

@@ -37,7 +37,7 @@ def fit(number):
         "seed": number,
         "progress": False,
     }
-    return orn.sample(orn.glm(X, y, family=family), sampler, **options).draws
+    return orn.sample(orn.glm(X, y, family=family, prior_precision=1.0), sampler, **options).draws
 
 
 def at_once(count, workers):
@@ -58,7 +58,14 @@ def test_threads_of_different_precision_do_not_disturb_each_other():
     def mixed(number):
         dtype = ("float32", "float64")[number % 2]
         return orn.sample(
-            orn.glm(X, y), draws=10, thin=5, warmup=20, batch_size=8, dtype=dtype, progress=False
+            orn.glm(X, y, prior_precision=1.0),
+            orn.ConstantSGD("full"),
+            draws=10,
+            thin=5,
+            warmup=20,
+            batch_size=8,
+            dtype=dtype,
+            progress=False,
         ).draws
 
     alone = [mixed(number) for number in range(2)]
@@ -140,7 +147,7 @@ def grown_after(fits, warm, make, size):
     options = {"draws": 4, "chains": 1, "thin": 1, "warmup": 2, "batch_size": 5, "progress": False}
     readings = {}
     for number in range(fits):
-        orn.sample(make(number), **options)
+        orn.sample(make(number), orn.ConstantSGD("full"), **options)
         if warm - 10 <= number < warm or number >= fits - 10:
             gc.collect()
             readings[number] = size()
@@ -155,7 +162,7 @@ def test_the_same_model_over_and_over_does_not_grow():
     # Measured: 10 kB a fit in JAX's own tables. One block of indices (4 MB) unforgotten a fit would
     # be 160 MB.
     X, y = regression_data(80, 2)
-    assert grown_after(60, 20, lambda number: orn.glm(X, y), in_use) < 2e6
+    assert grown_after(60, 20, lambda number: orn.glm(X, y, prior_precision=1.0), in_use) < 2e6
 
 
 @pytest.mark.slow

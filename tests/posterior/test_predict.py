@@ -42,7 +42,7 @@ def target(family):
 
 @pytest.mark.parametrize("family", ["gaussian", "bernoulli", "categorical", "poisson"])
 def test_columns_are_found_by_name(family, tmp_path):
-    post = posterior(orn.glm(FRAME, target(family), family))
+    post = posterior(orn.glm(FRAME, target(family), family, prior_precision=1.0))
     loaded = orn.load(post.save(tmp_path / "fit.orn"))
     wanted = post.predict(FRAME.to_numpy()[:4]).draws
     for fitted in (post, loaded):
@@ -61,7 +61,7 @@ def test_columns_are_found_by_name(family, tmp_path):
 
 
 def test_a_model_made_from_an_array_takes_columns_in_their_order():
-    post = posterior(orn.glm(FRAME.to_numpy(), Y))
+    post = posterior(orn.glm(FRAME.to_numpy(), Y, prior_precision=1.0))
     wanted = post.predict(FRAME.to_numpy()).draws
     assert np.array_equal(post.predict(FRAME).draws, wanted)
     for rows, found in (
@@ -74,7 +74,7 @@ def test_a_model_made_from_an_array_takes_columns_in_their_order():
 
 def test_a_file_that_does_not_list_its_columns_names_them_after_the_coefficients(tmp_path):
     """As files of 0.1 do."""
-    post = posterior(orn.glm(FRAME, Y))
+    post = posterior(orn.glm(FRAME, Y, prior_precision=1.0))
     path = post.save(tmp_path / "fit.orn")
     with np.load(path) as archive:
         arrays = dict(archive)
@@ -106,7 +106,7 @@ REFUSED = {
 def test_what_is_no_number_is_refused(name):
     rows, words = REFUSED[name]
     with pytest.raises(orn.InputError, match=words):
-        posterior(orn.glm(FRAME, Y)).predict(rows)
+        posterior(orn.glm(FRAME, Y, prior_precision=1.0)).predict(rows)
 
 
 def test_functions_of_the_user_get_finite_numbers_in_double_precision():
@@ -139,7 +139,9 @@ def test_features_far_from_zero_do_not_cancel():
     is predicted, and float32 has seven digits.
     """
     stamp = 1.6e9 + 1000.0 * rng.normal(size=N)
-    model = orn.glm(pd.DataFrame({"stamp": stamp, "b": FRAME["age"]}), Y, noise_scale=1.0)
+    model = orn.glm(
+        pd.DataFrame({"stamp": stamp, "b": FRAME["age"]}), Y, noise_scale=1.0, prior_precision=1.0
+    )
     slopes = 0.002 + 1e-4 * rng.normal(size=(2, 200))
     others, level = rng.normal(size=(2, 2, 200))
     # the intercept as far back as a float64 can say
@@ -162,7 +164,7 @@ def test_features_far_from_zero_do_not_cancel():
     "probability", [-0.5, 0.0, 1.0, 1.5, 95, np.nan, np.inf, "wide", None, True, [0.5]]
 )
 def test_an_interval_holds_a_share_between_0_and_1(probability):
-    predictive = posterior(orn.glm(FRAME, Y)).predict(FRAME[:2])
+    predictive = posterior(orn.glm(FRAME, Y, prior_precision=1.0)).predict(FRAME[:2])
     with pytest.raises(orn.InputError, match="probability must lie between 0 and 1"):
         predictive.interval(probability)
     low, high = predictive.interval(0.5)
@@ -171,7 +173,7 @@ def test_an_interval_holds_a_share_between_0_and_1(probability):
 
 @pytest.mark.parametrize("family", ["bernoulli", "categorical"])
 def test_blocks_of_draws_and_rows_are_the_whole(family, monkeypatch):
-    post = posterior(orn.glm(FRAME, target(family), family))
+    post = posterior(orn.glm(FRAME, target(family), family, prior_precision=1.0))
     wanted = post.predict(FRAME).draws
     monkeypatch.setattr("ornstein.posterior.predictive.AT_ONCE", 24)
     sparse = scipy.sparse.csr_array(FRAME.to_numpy())

@@ -26,7 +26,14 @@ def saved(tmp_path_factory):
     X, y = regression_data(100, 2)
     path = tmp_path_factory.mktemp("saved") / "fit.orn"
     orn.sample(
-        orn.glm(X, y), draws=5, chains=2, progress=False, warmup=50, batch_size=10, thin=1
+        orn.glm(X, y, prior_precision=1.0),
+        orn.ConstantSGD("full"),
+        draws=5,
+        chains=2,
+        progress=False,
+        warmup=50,
+        batch_size=10,
+        thin=1,
     ).save(path)
     return path
 
@@ -199,7 +206,7 @@ def test_what_is_saved_comes_back(name, tmp_path):
     sampler = SGNHT() if name == "sgnht" else None
     options = {"keep": "moments"} if name == "moments" else {}
     before = orn.sample(
-        orn.glm(X, y, noise_scale=1.0),
+        orn.glm(X, y, noise_scale=1.0, prior_precision=1.0),
         sampler,
         draws=20,
         thin=2,

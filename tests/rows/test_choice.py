@@ -25,7 +25,9 @@ def model():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(ROWS, 20))
     y = X[:, 0] + rng.normal(size=ROWS)
-    return orn.glm(X, y, offset=rng.normal(size=ROWS), weights=rng.uniform(0.5, 1.5, ROWS))
+    return orn.glm(
+        X, y, offset=rng.normal(size=ROWS), weights=rng.uniform(0.5, 1.5, ROWS), prior_precision=1.0
+    )
 
 
 def held_and_batch(data, layout, summation, indices):

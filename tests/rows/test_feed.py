@@ -54,10 +54,15 @@ def agree(streamed, held, exact=True):
 @pytest.mark.parametrize("scheme", ["replacement", "without-replacement", "slices"])
 def test_a_memory_map_gives_the_chain_of_the_array(scheme, binary, tmp_path):
     X, y = binary
-    model = orn.glm(on_disk(tmp_path / "x.npy", X), y, family="bernoulli")
+    model = orn.glm(on_disk(tmp_path / "x.npy", X), y, family="bernoulli", prior_precision=1.0)
     assert model.streams
-    held = orn.sample(orn.glm(X, y, family="bernoulli"), scheme=scheme, **SHORT)
-    agree(orn.sample(model, scheme=scheme, **SHORT), held)
+    held = orn.sample(
+        orn.glm(X, y, family="bernoulli", prior_precision=1.0),
+        orn.ConstantSGD("full"),
+        scheme=scheme,
+        **SHORT,
+    )
+    agree(orn.sample(model, orn.ConstantSGD("full"), scheme=scheme, **SHORT), held)
 
 
 SAMPLERS = {
@@ -75,7 +80,8 @@ def test_every_kind_of_kernel_can_be_fed(name, tmp_path):
     weights, offset = np.linspace(0.5, 1.5, 300), np.linspace(-1.0, 1.0, 300)
     sampler, options = SAMPLERS[name]
     models = [
-        orn.glm(x, y, weights=weights, offset=offset) for x in (X, on_disk(tmp_path / "x.npy", X))
+        orn.glm(x, y, weights=weights, offset=offset, prior_precision=1.0)
+        for x in (X, on_disk(tmp_path / "x.npy", X))
     ]
     held, streamed = (orn.sample(model, sampler, **{**SHORT, **options}) for model in models)
     # sums over several windows are added in another order
@@ -95,15 +101,18 @@ def test_a_model_of_ones_own_on_memory_maps(tmp_path):
 
     streamed = model(x=on_disk(tmp_path / "x.npy", X), y=on_disk(tmp_path / "y.npy", y))
     assert streamed.streams
-    agree(orn.sample(streamed, **SHORT), orn.sample(model(x=X, y=y), **SHORT))
+    agree(
+        orn.sample(streamed, orn.ConstantSGD("full"), **SHORT),
+        orn.sample(model(x=X, y=y), orn.ConstantSGD("full"), **SHORT),
+    )
     assert orn.check_gradients(streamed) == pytest.approx(orn.check_gradients(model(x=X, y=y)))
 
 
 def test_a_streamed_run_is_resumed_to_the_bit(binary, tmp_path):
     X, y = binary
-    model = orn.glm(on_disk(tmp_path / "x.npy", X), y, family="bernoulli")
-    whole = orn.sample(model, **{**SHORT, "draws": 80})
-    orn.sample(model, checkpoint=tmp_path / "run", **SHORT)
+    model = orn.glm(on_disk(tmp_path / "x.npy", X), y, family="bernoulli", prior_precision=1.0)
+    whole = orn.sample(model, orn.ConstantSGD("full"), **{**SHORT, "draws": 80})
+    orn.sample(model, orn.ConstantSGD("full"), checkpoint=tmp_path / "run", **SHORT)
     resumed = orn.resume(tmp_path / "run", model, draws=80, progress=False)
     np.testing.assert_array_equal(resumed.draws, whole.draws)
 
@@ -123,7 +132,11 @@ def test_nothing_but_windows_of_rows_reaches_the_device(binary, tmp_path, monkey
     monkeypatch.setattr(
         orn.GLM, "problem", lambda *arguments: pytest.fail("all rows were put on the device")
     )
-    orn.sample(orn.glm(on_disk(tmp_path / "x.npy", X), y, family="bernoulli"), **SHORT)
+    orn.sample(
+        orn.glm(on_disk(tmp_path / "x.npy", X), y, family="bernoulli", prior_precision=1.0),
+        orn.ConstantSGD("full"),
+        **SHORT,
+    )
     assert 0 < largest <= 2 * feed.WINDOW_BYTES
 
 
@@ -153,10 +166,17 @@ def test_tables_on_disk(source, table, binary, monkeypatch):
     monkeypatch.setattr(tables_on_disk, "PIECE_BYTES", 1000)  # many pieces
     X, y = binary
     opened = pyarrow.dataset.dataset(table / "parquet") if source == "data set" else table / source
-    model = orn.glm(opened, y if source == "x.npy" else "y", family="bernoulli")
+    model = orn.glm(
+        opened, y if source == "x.npy" else "y", family="bernoulli", prior_precision=1.0
+    )
     assert model.streams and isinstance(model.features, np.memmap)
     assert model.names[:3] == (("x0", "x1", "x2") if source == "x.npy" else ("c0", "c1", "c2"))
-    agree(orn.sample(model, **SHORT), orn.sample(orn.glm(X, y, family="bernoulli"), **SHORT))
+    agree(
+        orn.sample(model, orn.ConstantSGD("full"), **SHORT),
+        orn.sample(
+            orn.glm(X, y, family="bernoulli", prior_precision=1.0), orn.ConstantSGD("full"), **SHORT
+        ),
+    )
 
 
 def test_zarr(binary, tmp_path, monkeypatch):
@@ -167,9 +187,18 @@ def test_zarr(binary, tmp_path, monkeypatch):
         str(tmp_path / "x.zarr"), shape=X.shape, chunks=(64, 3), dtype="float32"
     )
     array[:] = X
-    held = orn.sample(orn.glm(X, y, family="bernoulli"), **SHORT)
+    held = orn.sample(
+        orn.glm(X, y, family="bernoulli", prior_precision=1.0), orn.ConstantSGD("full"), **SHORT
+    )
     for source in (array, tmp_path / "x.zarr"):
-        agree(orn.sample(orn.glm(source, y, family="bernoulli"), **SHORT), held)
+        agree(
+            orn.sample(
+                orn.glm(source, y, family="bernoulli", prior_precision=1.0),
+                orn.ConstantSGD("full"),
+                **SHORT,
+            ),
+            held,
+        )
     model = orn.Model(lambda theta, x: -0.5 * jnp.sum((x - theta) ** 2), array, init=jnp.zeros(3))
     assert model.streams
 
@@ -198,7 +227,7 @@ def test_tables_that_cannot_be_used(table, tmp_path):
     }
     for sentence, (source, target) in cases.items():
         with pytest.raises(orn.InputError, match=sentence):
-            orn.glm(source, target)
+            orn.glm(source, target, prior_precision=1.0)
 
 
 LIMITED = """
@@ -212,7 +241,8 @@ rng = np.random.default_rng(0)
 small = rng.normal(size=(2000, columns)).astype(np.float32)
 np.save(path + ".small.npy", small)
 labels = small[:, 0] > 0.1 * rng.normal(size=2000)
-orn.sample(orn.glm(path + ".small.npy", labels, family="bernoulli"), **options)  # compiled
+model = orn.glm(path + ".small.npy", labels, family="bernoulli")
+orn.sample(model, orn.ConstantSGD("full"), **options)  # compiled
 X = np.load(path, mmap_mode="r")
 y = np.concatenate([X[start:start + 10_000, :3].sum(axis=1) for start in range(0, rows, 10_000)])
 y = y + np.random.default_rng(1).logistic(size=rows) > 0
@@ -222,7 +252,7 @@ with open("/proc/self/status") as status:
 resource.setrlimit(resource.RLIMIT_DATA, (now + rows * columns * 4 // 3,) * 2)
 if how == "in memory":
     X = np.array(X)
-post = orn.sample(orn.glm(X, y, family="bernoulli"), **options)
+post = orn.sample(orn.glm(X, y, family="bernoulli"), orn.ConstantSGD("full"), **options)
 print(float(post.draws.sum()))
 """
 

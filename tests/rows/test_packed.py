@@ -36,7 +36,7 @@ def model_of(family, **options):
         "categorical": np.digitize(X[:, 0], [-0.1, 0.1]),
         "poisson": rng.poisson(1.0, size=ROWS),
     }
-    return orn.glm(X, y[family], family, **options)
+    return orn.glm(X, y[family], family, **{"prior_precision": 1.0, **options})
 
 
 def problems(model, batch_size=7):
@@ -145,7 +145,9 @@ def test_a_fit_on_rows_in_one_piece(monkeypatch):
     """
     rng = np.random.default_rng(0)
     X = rng.normal(size=(90_000, 100)).astype(np.float32)
-    model = orn.glm(X, X[:, 0] + rng.normal(size=90_000), noise_scale=1.0, intercept=False)
+    model = orn.glm(
+        X, X[:, 0] + rng.normal(size=90_000), noise_scale=1.0, intercept=False, prior_precision=1.0
+    )
     curvature = orn.measure(model)
     seen = []
     monkeypatch.setattr(
@@ -209,7 +211,9 @@ def test_only_where_it_pays(features, numbers, expected):
 
 def test_sparse_rows_stay_as_they_are(small_data_too):
     model = orn.glm(
-        scipy.sparse.random(ROWS, COLUMNS, 0.1, "csr", random_state=0), np.arange(float(ROWS))
+        scipy.sparse.random(ROWS, COLUMNS, 0.1, "csr", random_state=0),
+        np.arange(float(ROWS)),
+        prior_precision=1.0,
     )
     assert not isinstance(problems(model)[1].data, PackedRows)
 

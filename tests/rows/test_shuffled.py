@@ -130,7 +130,7 @@ def model_of(family, rows=60):
         "bernoulli": X[:, 0] > 0,
         "categorical": np.digitize(X[:, 0], [-1.0, 1.0]),
     }
-    return orn.glm(X, y[family], family)
+    return orn.glm(X, y[family], family, prior_precision=1.0)
 
 
 def run_of(model, chains=1, first_chain=0, batch_size=3):
@@ -206,7 +206,10 @@ def test_rows_are_laid_out_where_they_are_beyond_the_caches_and_slices_are_many(
     rows, batch_size, sliced
 ):
     X = np.zeros((rows, 20))
-    run = run_of(orn.glm(X, X[:, 0], intercept=False, noise_scale=1.0), batch_size=batch_size)
+    run = run_of(
+        orn.glm(X, X[:, 0], intercept=False, noise_scale=1.0, prior_precision=1.0),
+        batch_size=batch_size,
+    )
     assert run.rows.slice_rows == (batch_size if sliced else 0)
 
 
@@ -220,7 +223,7 @@ class TestLaw:
         X, y = regression_data(30_000, 3, seed=5)
         if sort:
             X, y = X[np.argsort(y)], np.sort(y)
-        model = orn.glm(X, y, noise_scale=1.0, intercept=False)
+        model = orn.glm(X, y, noise_scale=1.0, intercept=False, prior_precision=1.0)
         curvature = orn.measure(model)
         dynamics = orn.ConstantSGD("full").tune(curvature, batch_size=50, scheme="slices")
         draws, thin = length_for(dynamics, curvature, 0.95 * DETECTABLE)

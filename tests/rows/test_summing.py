@@ -23,7 +23,7 @@ def model_of(family="gaussian", columns=COLUMNS, extras=False, **settings):
     y = X[:, 0] + rng.normal(size=ROWS) if family == "gaussian" else rng.integers(0, 2, ROWS)
     if extras:
         settings |= {"weights": rng.random(ROWS) + 0.5, "offset": rng.normal(size=ROWS)}
-    return orn.glm(X, y, family, **settings)
+    return orn.glm(X, y, family, **{"prior_precision": 1.0, **settings})
 
 
 def gradients(model, batch, change=False):
@@ -127,7 +127,9 @@ def test_a_law_on_rows_in_portions_is_the_predicted_one(monkeypatch):
     counts = used(monkeypatch)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(3000, COLUMNS))
-    model = orn.glm(X, X[:, 0] + rng.normal(size=3000), noise_scale=1.0, intercept=False)
+    model = orn.glm(
+        X, X[:, 0] + rng.normal(size=3000), noise_scale=1.0, intercept=False, prior_precision=1.0
+    )
     assert_law(
         run(model, orn.measure(model), orn.ConstantSGD("full"), 50, draws=1500), resolution=0.3
     )

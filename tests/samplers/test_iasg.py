@@ -230,7 +230,9 @@ def test_directions_without_noise_get_the_priors():
     rng = np.random.default_rng(0)
     features = np.column_stack([rng.normal(size=(500, 2)), np.zeros(500)])
     target = features @ [1.0, -1.0, 0.0] + rng.normal(size=500)
-    curvature = orn.measure(orn.glm(features, target, noise_scale=1.0, intercept=False))
+    curvature = orn.measure(
+        orn.glm(features, target, noise_scale=1.0, intercept=False, prior_precision=1.0)
+    )
     dynamics = orn.IASG().tune(curvature, 20)
     assert dynamics.injected is not None and dynamics.predict(curvature).kl_qp < 1e-6
     with pytest.raises(orn.CurvatureError, match="does not explore it"):

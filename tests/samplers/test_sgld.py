@@ -386,7 +386,9 @@ def test_the_engine_takes_each_rate_at_its_step():
     exactly.
     """
     features = np.ones((50, 1))
-    model = orn.glm(features, np.full(50, 2.0), noise_scale=1.0, intercept=False)
+    model = orn.glm(
+        features, np.full(50, 2.0), noise_scale=1.0, intercept=False, prior_precision=1.0
+    )
     curvature = orn.measure(model)
     schedule = orn.robbins_monro(1e-3, 5.0, 0.6)
     silent = orn.SGLD(schedule=schedule, control_variates=True).tune(curvature, 7)

@@ -16,7 +16,7 @@ FITS = 64
 
 def fit(number, **more):
     X, y = regression_data(200, 3, seed=number)  # data of their own, compiled code in common
-    model = orn.glm(X, y, noise_scale=1.0)
+    model = orn.glm(X, y, noise_scale=1.0, prior_precision=1.0)
     return orn.sample(
         model,
         orn.SGLD() if number % 8 == 3 else None,

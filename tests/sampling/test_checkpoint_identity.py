@@ -37,28 +37,41 @@ def difference(before, now):
 def test_what_makes_another_run():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 2)), rng.integers(0, 2, 60)
-    base = fingerprint(orn.glm(X, y, family="bernoulli"), SampleRequest())
-    assert difference(base, fingerprint(orn.glm(X, y, family="bernoulli"), SampleRequest())) is None
+    base = fingerprint(orn.glm(X, y, family="bernoulli", prior_precision=1.0), SampleRequest())
+    assert (
+        difference(
+            base,
+            fingerprint(orn.glm(X, y, family="bernoulli", prior_precision=1.0), SampleRequest()),
+        )
+        is None
+    )
     other = X.copy()
     other[59, 1] += 1e-12
     cases = {
-        "60 rows as before, with other values": orn.glm(other, y, family="bernoulli"),
-        "60 rows before, 59 now": orn.glm(X[1:], y[1:], family="bernoulli"),
-        "family was 'bernoulli' and is 'poisson'": orn.glm(X, y.astype(float), family="poisson"),
+        "60 rows as before, with other values": orn.glm(
+            other, y, family="bernoulli", prior_precision=1.0
+        ),
+        "60 rows before, 59 now": orn.glm(X[1:], y[1:], family="bernoulli", prior_precision=1.0),
+        "family was 'bernoulli' and is 'poisson'": orn.glm(
+            X, y.astype(float), family="poisson", prior_precision=1.0
+        ),
         "hyperparameter prior_precision was 1.0 and is 2.0": orn.glm(
             X, y, family="bernoulli", prior_precision=2.0
         ),
         "hyperparameter prior_precision differs": orn.glm(
             X, y, family="bernoulli", prior_precision=[1.0, 2.0]
         ),
-        "has 3 parameters": orn.glm(X, y, family="bernoulli", intercept=False),
+        "has 3 parameters": orn.glm(X, y, family="bernoulli", intercept=False, prior_precision=1.0),
     }
     for words, model in cases.items():
         said = difference(base, fingerprint(model, SampleRequest()))
         assert words in said and said.endswith("Choose another")
     for options in ({"seed": 1}, {"draws": 7}, {"sampler": orn.SGLD()}, {"init": np.ones(3)}):
         said = difference(
-            base, fingerprint(orn.glm(X, y, family="bernoulli"), SampleRequest(**options))
+            base,
+            fingerprint(
+                orn.glm(X, y, family="bernoulli", prior_precision=1.0), SampleRequest(**options)
+            ),
         )
         assert f"the option {next(iter(options))}" in said
     assert base["version"] == STATE_VERSION
@@ -196,10 +209,10 @@ def test_identities_are_the_same_in_every_process():
 
 def test_the_state_of_another_version_is_refused(tmp_path, monkeypatch):
     X, y = regression_data(100, 2)
-    model = orn.glm(X, y)
+    model = orn.glm(X, y, prior_precision=1.0)
     with monkeypatch.context() as patch:
         patch.setattr("ornstein.sampling.fingerprint.STATE_VERSION", STATE_VERSION - 1)
-        orn.sample(model, checkpoint=tmp_path, **QUICK)
+        orn.sample(model, orn.ConstantSGD("full"), checkpoint=tmp_path, **QUICK)
     with pytest.raises(orn.FileError, match="version 1 of the state, where this ornstein reads"):
         orn.resume(tmp_path, model, progress=False)
 
@@ -233,7 +246,9 @@ for name, model in models.items():
         options = dict(draws=20, chains=2, warmup=200, thin=7, batch_size=64, progress=False)
         with stopping_before(4 if task == "stop" else None):
             try:
-                post = orn.sample(model, checkpoint=place, every=0, **options)
+                post = orn.sample(
+                    model, orn.ConstantSGD("full"), checkpoint=place, every=0, **options
+                )
             except KeyboardInterrupt:
                 continue
     np.save(os.path.join(folder, name + ".npy"), post.draws)

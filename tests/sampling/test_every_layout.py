@@ -117,8 +117,10 @@ def require_answer_to(case, folder, request):
     client = request.getfixturevalue("client") if layout == "dask" else None
 
     def run():
-        model = orn.glm(X, y, family, intercept=intercept, noise_scale=noise_scale)
-        return orn.sample(model, client=client, **SHORT)
+        model = orn.glm(
+            X, y, family, intercept=intercept, noise_scale=noise_scale, prior_precision=1.0
+        )
+        return orn.sample(model, orn.ConstantSGD("full"), client=client, **SHORT)
 
     require_answer(outcome(run))
 
@@ -153,13 +155,13 @@ def test_a_posterior_or_a_sentence_for_every_combination(case, tmp_path, request
 
 
 WIDE = {
-    "gaussian": lambda X, y: orn.glm(X, y),
-    "no intercept": lambda X, y: orn.glm(X, y, intercept=False),
-    "explained exactly": lambda X, y: orn.glm(X, X @ np.ones(X.shape[1])),
+    "gaussian": lambda X, y: orn.glm(X, y, prior_precision=1.0),
+    "no intercept": lambda X, y: orn.glm(X, y, intercept=False, prior_precision=1.0),
+    "explained exactly": lambda X, y: orn.glm(X, X @ np.ones(X.shape[1]), prior_precision=1.0),
     "flat": lambda X, y: orn.glm(X, y, prior_precision=0.0),
-    "large numbers": lambda X, y: orn.glm(X * 1e4, y * 1e8),
-    "small numbers": lambda X, y: orn.glm(X * 1e-4, y * 1e-8),
-    "little noise": lambda X, y: orn.glm(X, y, noise_scale=1e-6),
+    "large numbers": lambda X, y: orn.glm(X * 1e4, y * 1e8, prior_precision=1.0),
+    "small numbers": lambda X, y: orn.glm(X * 1e-4, y * 1e-8, prior_precision=1.0),
+    "little noise": lambda X, y: orn.glm(X, y, noise_scale=1e-6, prior_precision=1.0),
 }
 SAMPLERS = {
     "default": None,

@@ -89,7 +89,7 @@ def test_a1_fails_where_one_row_carries_the_noise():
     features[17] = [400.0, 0.0, 0.0, 0.0]
     target = features @ np.ones(4) + rng.normal(size=1000)
     target[17] += 3.0
-    model = orn.glm(features, target, noise_scale=1.0, intercept=False)
+    model = orn.glm(features, target, noise_scale=1.0, intercept=False, prior_precision=1.0)
     post = sampled(orn.ConstantSGD("full"), draws=1000)(model)
     found = assumptions.gaussian_noise(subject_of(post))
     assert found.level == "caution"
@@ -130,7 +130,11 @@ def test_a2_fails_where_theory_takes_the_noise_for_constant():
     rng = np.random.default_rng(4)
     features = rng.standard_t(3.0, size=(60, 4))
     model = orn.glm(
-        features, features @ np.ones(4) + rng.normal(size=60), noise_scale=1.0, intercept=False
+        features,
+        features @ np.ones(4) + rng.normal(size=60),
+        noise_scale=1.0,
+        intercept=False,
+        prior_precision=1.0,
     )
     curvature = replace(orn.measure(model), noise_response=None)
     post = sampled(orn.ConstantSGD("full"), batch_size=4, curvature=curvature)(model)

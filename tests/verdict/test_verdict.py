@@ -50,7 +50,7 @@ def regular():
 @pytest.fixture(scope="module")
 def paper_wine():
     features, target = wine()
-    return orn.glm(features, target, noise_scale=1.0, intercept=False)
+    return orn.glm(features, target, noise_scale=1.0, intercept=False, prior_precision=1.0)
 
 
 # Three plain cases
@@ -227,7 +227,13 @@ def test_the_noise_met_follows_from_the_law(sampler):
 def test_another_model_is_refused(regular):
     with pytest.raises(orn.InputError, match="the model has 1 parameters, the posterior 4"):
         regular.check(
-            model=orn.glm(np.ones((5, 1)), np.arange(5.0), noise_scale=1.0, intercept=False)
+            model=orn.glm(
+                np.ones((5, 1)),
+                np.arange(5.0),
+                noise_scale=1.0,
+                intercept=False,
+                prior_precision=1.0,
+            )
         )
 
 

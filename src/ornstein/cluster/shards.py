@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,12 +17,15 @@ import numpy as np
 from ornstein.compute.one_thread import one_thread
 from ornstein.curvature.derivatives import Derivatives, derivatives_of
 from ornstein.errors import InputError
+from ornstein.model.families.family import Family
 from ornstein.model.families.gaussian import Gaussian
 from ornstein.model.families.table import family_of
 from ornstein.model.linear import LinearPredictor
 from ornstein.model.loss import Problem
 from ornstein.model.model import Model
 from ornstein.model.regression import glm, require_noise
+from ornstein.model.regression_prior import Facts
+from ornstein.model.spread import Spread
 from ornstein.sampling.fingerprint import Content, data_digest
 from ornstein.types import Array, PyTree, Traced
 
@@ -252,7 +256,8 @@ def sharded_glm(X: object, y: object, settings: dict[str, Any]) -> ShardedModel:
         if settings.pop(name) is not None:
             raise InputError(f"{name} are not supported for data on a cluster")
     blocks, names = _blocks(X, y)
-    discrete = family_of(settings["family"]).labels
+    law = family_of(settings["family"], settings.get("link"))
+    discrete = law.labels
     import dask
 
     facts = dask.compute(*[_delayed(_facts)(block, discrete) for block in blocks])
@@ -261,6 +266,8 @@ def sharded_glm(X: object, y: object, settings: dict[str, Any]) -> ShardedModel:
         raise InputError("the data on the cluster hold no rows")
     if discrete and settings["classes"] is None:
         settings["classes"] = np.unique(np.concatenate([fact["labels"] for fact in facts]))
+    if settings.get("prior_precision") is None or settings.get("priors"):
+        settings["facts"] = _facts_of_all(law, facts, settings["classes"])
     first = next(position for position, count in enumerate(rows) if count)
     build = BuildGLM(names, settings)
     template = _template(build, dask.compute(_delayed(_head)(blocks[first]))[0], facts)
@@ -338,7 +345,33 @@ def _head(block: tuple[Array, Array]) -> tuple[Array, Array]:
 
 def _facts(block: tuple[Array, Array], discrete: bool) -> dict[str, PyTree]:
     target = block[1]
+    rows = {"rows": len(target), "columns": _spread(block[0])}
     if discrete:
-        return {"rows": len(target), "labels": np.unique(target)}
+        labels, counts = np.unique(target, return_counts=True)
+        return {**rows, "labels": labels, "counts": counts}
     numbers = np.asarray(target, dtype=float)
-    return {"rows": len(numbers), "sum": float(numbers.sum()), "squares": float(numbers @ numbers)}
+    return {**rows, "sum": float(numbers.sum()), "squares": float(numbers @ numbers)}
+
+
+def _spread(features: Array) -> Spread | None:
+    return Spread.of(features) if len(features) else None
+
+
+def _facts_of_all(
+    law: Family, facts: Sequence[Mapping[str, PyTree]], classes: Array | None
+) -> Facts:
+    """What default priors ask of the rows of all blocks."""
+    parts = [fact["columns"] for fact in facts if fact["columns"] is not None]
+    columns = reduce(Spread.merged, parts)
+    if classes is not None:
+        counts = np.zeros(len(classes))
+        for fact in facts:
+            np.add.at(counts, np.searchsorted(classes, fact["labels"]), fact["counts"])
+        return Facts(columns, 1.0, law.middle(np.arange(len(classes)), counts))
+    count, total, squares = (
+        sum(fact[name] for fact in facts) for name in ("rows", "sum", "squares")
+    )
+    mean = total / count
+    spread = max(squares / count - mean**2, 0.0) ** 0.5
+    around = np.array([mean - spread, mean + spread])
+    return Facts(columns, law.unit(around, None), law.middle(np.array([mean]), np.array([count])))

@@ -132,15 +132,12 @@ def _portions(points: Array, size: int) -> Iterator[Array]:
 
 def padded_chunks(model: Model, rows: int) -> Iterator[tuple[PyTree, Array]]:
     """Chunks of equal length with a mask, so that the ragged last one does not compile anew."""
-    rows = int(min(max(1, rows), model.n_data))
-    rows = rows if rows <= BLOCK else -(-rows // BLOCK) * BLOCK
-    for start in range(0, model.n_data, rows):
-        stop = min(start + rows, model.n_data)
+    for start, stop, length in model.spans(rows, BLOCK):
         chunk = jax.tree.map(_as_double, model.rows(start, stop))
-        mask = np.zeros(rows)
+        mask = np.zeros(length)
         mask[: stop - start] = 1.0
-        if stop - start < rows:
-            chunk = jax.tree.map(lambda leaf: _pad(leaf, rows), chunk)
+        if stop - start < length:
+            chunk = jax.tree.map(partial(_pad, rows=length), chunk)
         yield chunk, mask
 
 
@@ -227,8 +224,17 @@ def _hessian_product(
 
 @compiled
 def example_gradients(loss: Loss, problem: Problem, displacement: Traced, rows: PyTree) -> Traced:
-    """Gradient of ℓ_n for every row at one displacement, shape (rows, D)."""
-    return jax.vmap(jax.grad(_example_loss(loss, problem)), (None, 0))(displacement, rows)
+    """Gradient of ℓ_n for every row at one displacement, shape (rows, D).
+
+    Many rows come block by block: XLA shares out a factorisation of too many small matrices among
+    its threads in a way that can wait for itself forever.
+    """
+    slopes = jax.vmap(partial(jax.grad(_example_loss(loss, problem)), displacement))
+    count = jax.tree.leaves(rows)[0].shape[0]
+    if count <= BLOCK or count % BLOCK:
+        return slopes(rows)
+    blocks = jax.tree.map(lambda leaf: leaf.reshape(-1, BLOCK, *leaf.shape[1:]), rows)
+    return lax.map(slopes, blocks).reshape(count, -1)
 
 
 @_summed

@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from ornstein.compute.compiled import compiled
 from ornstein.compute.precision import double
@@ -27,6 +29,7 @@ from ornstein.curvature.outer_products import (
     PredictorBlocks,
     columns_of,
 )
+from ornstein.curvature.quadrature import points_for
 from ornstein.model.linear import LinearPredictor
 from ornstein.types import Array, PyTree, Traced
 
@@ -95,6 +98,24 @@ class ClosedForm:
         for chunk in self._chunks(theta, outer.numbers):
             total += outer.summed(outer.products(chunk.rows.extended), chunk.second())
         return outer.whole(total) / self.linear.n_rows
+
+    def expected(self, theta: Array, covariance: Array) -> tuple[float, Array, Array]:
+        """Value, gradient and Hessian averaged over N(theta, covariance), in one pass: a rule of
+        few points for the predictors of every row.
+        """
+        outer, value, total = self._outer(), 0.0, 0.0
+        slope, coefficients = (
+            self.linear.gather(np.zeros(theta.size)),
+            outer.coefficients(covariance),
+        )
+        for chunk in self._chunks(theta, outer.numbers):
+            products = outer.products(chunk.rows.extended)
+            losses, first, second = chunk.expected(outer.spread(products, coefficients))
+            value += float(losses.sum())
+            slope += chunk.rows.summed(first)
+            total += outer.summed(products, second)
+        rows = self.linear.n_rows
+        return value / rows, self.linear.scatter(slope) / rows, outer.whole(total) / rows
 
     def gradient_moments(self, theta: Array) -> tuple[Array, Array]:
         first, second = np.zeros(theta.size), np.zeros((theta.size, theta.size))
@@ -212,7 +233,15 @@ class _Chunk:
     def second(self) -> Array:
         return np.asarray(self._evaluated(_second))
 
-    def _evaluated(self, function: Callable[..., PyTree]) -> PyTree:
+    def expected(self, spread: Array) -> tuple[Array, Array, Array]:
+        """Loss, first and second derivatives where the predictors have this covariance."""
+        values, vectors = np.linalg.eigh(spread)
+        roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+        rule = points_for(self.model.predictors, float(np.sqrt(max(0.0, values.max()))))
+        losses, first, second = self._evaluated(over_points, roots, rule.places, rule.weights)
+        return np.asarray(losses), np.asarray(first), np.asarray(second)
+
+    def _evaluated(self, function: Callable[..., PyTree], *extra: Array) -> PyTree:
         weights = (
             np.ones(self.response.shape[0])
             if self.weights is None
@@ -230,6 +259,7 @@ class _Chunk:
                 response,
                 weights,
                 self.model.hyperparameters,
+                *extra,
             )
 
 
@@ -275,6 +305,35 @@ def _second(
     hyper: PyTree,
 ) -> Traced:
     return jax.vmap(jax.hessian(loss), (0, 0, 0, None))(predictors, response, weights, hyper)
+
+
+@compiled
+def over_points(
+    loss: Callable[..., Traced],
+    predictors: Traced,
+    response: Traced,
+    weights: Traced,
+    hyper: PyTree,
+    roots: Traced,
+    places: Traced,
+    chances: Traced,
+) -> tuple[Traced, Traced, Traced]:
+    """Weighted averages of the loss, its slope and its curvature in the predictors, over the points
+    `predictors + roots·place`; one point of all rows after the other.
+    """
+
+    def at(predictors: Traced, *rest: Traced) -> tuple[Traced, Traced, Traced]:
+        value, slope = jax.value_and_grad(loss)(predictors, *rest)
+        return value, slope, jax.hessian(loss)(predictors, *rest)
+
+    def add(total: PyTree, point: tuple[Traced, Traced]) -> tuple[PyTree, None]:
+        place, chance = point
+        found = jax.vmap(at, (0, 0, 0, None))(predictors + roots @ place, response, weights, hyper)
+        return jax.tree.map(lambda old, new: old + chance * new, total, found), None
+
+    count, size = predictors.shape
+    zeros = (jnp.zeros(count), jnp.zeros((count, size)), jnp.zeros((count, size, size)))
+    return lax.scan(add, zeros, (places, chances))[0]
 
 
 @compiled

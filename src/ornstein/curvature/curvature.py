@@ -5,7 +5,7 @@ depends on the spread.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -13,6 +13,7 @@ import scipy.linalg
 
 from ornstein.checks import is_whole, printable
 from ornstein.errors import CurvatureError, InputError
+from ornstein.model.coordinates import Coordinates
 from ornstein.theory import Gaussian
 from ornstein.types import Array
 
@@ -35,6 +36,8 @@ class Curvature:
             minibatches drawn by leverage; None where all rows are drawn alike.
         hessian_product: v ↦ Av, where the whole A is too large to hold but its largest eigenvalue
             decides stability.
+        working: the same in other coordinates, in which a run takes its steps, where rounding would
+            decide in these; and `coordinates`, from them to these.
 
     >>> cur = Curvature(mode=[0.0], hessian=[[2.0]], noise=[[2.0]], n_data=100)
     >>> round(float(cur.laplace.covariance[0, 0]), 12)
@@ -51,6 +54,8 @@ class Curvature:
     approximate: str = ""
     hessian_product: Callable[[Array], Array] | None = None
     probabilities: Array | None = None
+    working: Curvature | None = field(default=None, repr=False)
+    coordinates: Coordinates | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("mode", "hessian", "noise"):
@@ -80,7 +85,8 @@ class Curvature:
             object.__setattr__(
                 self, "names", tuple(f"theta[{position}]" for position in range(size))
             )
-        self._require_positive_definite()
+        if self.working is None:
+            self._require_positive_definite()
 
     @property
     def dim(self) -> int:
@@ -94,6 +100,8 @@ class Curvature:
     @cached_property
     def posterior_covariance(self) -> Array:
         """A⁻¹/N."""
+        if self.working is not None and self.coordinates is not None:
+            return self.coordinates.original_covariance(self.working.posterior_covariance)
         if self.diagonal:
             return 1.0 / (self.n_data * self.hessian)
         try:
@@ -134,6 +142,55 @@ class Curvature:
             )
         product = self.hessian_product
         return _largest_eigenvalue(lambda vector: root * product(root * vector), self.dim)
+
+    @classmethod
+    def of_working(cls, working: Curvature, coordinates: Coordinates) -> Curvature:
+        """What was measured in the coordinates of a run, in those of the model."""
+        response, prior = working.noise_response, working.prior_hessian
+
+        def respond(covariance: Array) -> Array:
+            assert response is not None
+            return coordinates.original_precision(
+                response(coordinates.working_covariance(covariance))
+            )
+
+        return cls(
+            coordinates.original(working.mode),
+            coordinates.original_precision(working.hessian),
+            coordinates.original_precision(working.noise),
+            working.n_data,
+            noise_response=None if response is None else respond,
+            prior_hessian=None if prior is None else coordinates.original_precision(prior),
+            names=working.names,
+            approximate=working.approximate,
+            probabilities=working.probabilities,
+            working=working,
+            coordinates=coordinates,
+        )
+
+    def in_working(self, coordinates: Coordinates) -> Curvature:
+        """The same in the coordinates of a run; as it was measured there, where it was."""
+        if self.working is not None:
+            return self.working
+        prior, response = self.prior_hessian, self.noise_response
+
+        def respond(covariance: Array) -> Array:
+            assert response is not None
+            return coordinates.working_precision(
+                response(coordinates.original_covariance(covariance))
+            )
+
+        return Curvature(
+            coordinates.working(self.mode),
+            coordinates.working_precision(self.hessian),
+            coordinates.working_precision(self.noise),
+            self.n_data,
+            noise_response=None if response is None else respond,
+            prior_hessian=None if prior is None else coordinates.working_precision(prior),
+            names=self.names,
+            approximate=self.approximate,
+            probabilities=self.probabilities,
+        )
 
     def direction(self, vector: Array, most: int = 3) -> str:
         """A direction in words, by the parameters that matter most in it."""

@@ -9,6 +9,8 @@ from typing import Protocol
 
 from ornstein.curvature.autodiff import Autodiff
 from ornstein.curvature.closed_form import ClosedForm
+from ornstein.curvature.grouped import MOST_PARAMETERS, GroupDerivatives
+from ornstein.model.mixed.model import MixedModel
 from ornstein.model.model import Model
 from ornstein.types import Array
 
@@ -53,5 +55,9 @@ class BatchedDerivatives(Derivatives, Protocol):
 
 
 def derivatives_of(model: Model) -> BatchedDerivatives:
-    """Closed forms where the model has linear predictors, automatic differentiation elsewhere."""
+    """Closed forms where the model has linear predictors, derivatives of each group for a mixed
+    model, automatic differentiation elsewhere.
+    """
+    if isinstance(model, MixedModel) and model.dim <= MOST_PARAMETERS:
+        return GroupDerivatives(model)
     return Autodiff(model) if model.linear is None else ClosedForm(model.linear)

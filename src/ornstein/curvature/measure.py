@@ -13,6 +13,7 @@ from ornstein.curvature.derivatives import Derivatives, derivatives_of
 from ornstein.curvature.leverage import by_leverage
 from ornstein.curvature.mode import find_mode
 from ornstein.errors import InputError
+from ornstein.model.coordinates import Worked
 from ornstein.model.model import Model
 from ornstein.rows.scheme import LEVERAGE, checked_scheme
 from ornstein.types import Array
@@ -27,6 +28,7 @@ def measure(
     mode: Array | None = None,
     derivatives: Derivatives | None = None,
     scheme: str = "replacement",
+    seed: int = 0,
 ) -> Curvature:
     """Find the mode and measure A, C and K[·] there.
 
@@ -40,13 +42,16 @@ def measure(
         derivatives: what answers for the full data; None asks the model itself.
         scheme: how minibatches will be drawn. With "leverage", rows that say more about the
             parameters are drawn more often, and C and K[·] are those of such minibatches.
+        seed: of the places where the search begins again, where `init` leads to no mode.
+
+    A ModeError tells by its `kind` why there is no mode: "no-maximum", "kink" or "not finite".
 
     >>> import numpy as np
     >>> from ornstein.model.regression import glm
     >>> X = np.random.default_rng(0).normal(size=(200, 2))
     >>> cur = measure(glm(X, X @ [1.0, -1.0], noise_scale=1.0, intercept=False))
     >>> np.round(cur.mode, 2)
-    array([ 0.99, -0.99])
+    array([ 1., -1.])
     """
     if structure not in ("auto", "full", "diagonal"):
         raise InputError(f"structure must be 'auto', 'full' or 'diagonal', not {structure!r}")
@@ -61,16 +66,46 @@ def measure(
             f"mode must be a vector of {model.dim} parameters; it has shape {np.shape(mode)}"
         )
     drawn = checked_scheme(scheme)
+    worked = model.worked if derivatives is None else None
+    if worked is not None:
+        return _worked_out(model, worked, structure, hessian, mode, seed, drawn)
     derivatives = derivatives_of(model) if derivatives is None else derivatives
     full = structure == "full" or (structure == "auto" and model.dim <= FULL_LIMIT)
     curved = _remembering(derivatives.hessian) if full and hessian == "exact" else None
-    found = find_mode(model, derivatives, curved) if mode is None else np.asarray(mode, dtype=float)
+    found = (
+        find_mode(model, derivatives, curved, seed)
+        if mode is None
+        else np.asarray(mode, dtype=float)
+    )
     model.require_mode(found)
     if full:
         curvature = _full(model, derivatives, found, curved)
     else:
         curvature = diagonal_curvature(model, found, derivatives=derivatives)
     return by_leverage(model, curvature) if drawn == LEVERAGE else curvature
+
+
+def _worked_out(
+    model: Model,
+    worked: Worked,
+    structure: str,
+    hessian: str,
+    mode: Array | None,
+    seed: int,
+    scheme: str,
+) -> Curvature:
+    """What `measure` finds in the coordinates of a run, in those of the model."""
+    coordinates = worked.coordinates
+    known = None if mode is None else coordinates.working(np.asarray(mode, dtype=float))
+    full = "auto" if structure == "diagonal" else structure
+    found = Curvature.of_working(
+        measure(worked.model, full, hessian=hessian, mode=known, seed=seed, scheme=scheme),
+        coordinates,
+    )
+    if structure != "diagonal":
+        return found
+    diagonal = diagonal_curvature(model, found.mode)
+    return by_leverage(model, diagonal) if scheme == LEVERAGE else diagonal
 
 
 def _remembering(function: Callable[[Array], Array]) -> Callable[[Array], Array]:

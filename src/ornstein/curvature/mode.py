@@ -7,14 +7,18 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy
 
 from ornstein.checks import FULL_LIMIT
 from ornstein.curvature.derivatives import Derivatives
-from ornstein.errors import ApproximationWarning, CurvatureError
+from ornstein.curvature.kink import is_kink, kink_at, kink_below
+from ornstein.curvature.newton import Lifted, curved_at, newton
+from ornstein.errors import ApproximationWarning, CurvatureError, ModeError
 from ornstein.model.model import Model
+from ornstein.streams import Purpose, stream
 from ornstein.types import Array
 
 # A part of the rows that shows where the mode of all of them is about, and how the loss is curved
@@ -24,29 +28,154 @@ PART_ROWS, PART_ROWS_PER_PARAMETER, PART_OF = 2**14, 50, 8
 DEAR = 2**32  # products of two numbers in a pass
 # posterior standard deviations from the mode: where Newton's method follows, and where it does not
 NEAR, CLOSE = 0.1, 1e-5
-SETTLED = 1e-16
-# a step that brings the squared distance down so far is followed by one with the same second
-# derivatives
-GOOD_STEP = 100.0
+# starts at most, and how many of them may find a density that rises without end
+STARTS, ENDLESS = 4, 2
+WIDEST = 2.0  # of starts about init: as far as NumPyro's init_to_uniform goes
+SADDLES = 10  # left behind in one search
+SINGULAR = 1e-12  # the least eigenvalue, of second derivatives with a diagonal of ones, that counts
 
 
 def find_mode(
-    model: Model, derivatives: Derivatives, hessian: Callable[[Array], Array] | None
+    model: Model,
+    derivatives: Derivatives,
+    hessian: Callable[[Array], Array] | None,
+    seed: int = 0,
 ) -> Array:
     """θ where the gradient of the mean loss vanishes; `hessian` is that of `derivatives` where all
     of it can be held.
 
-    It is last asked for at the mode.
+    It is last asked for at the mode. Where the search from `init` ends without a mode (a gradient
+    that is not defined there, a saddle that is flat, a density that rises without end) it begins
+    again elsewhere; predictors that are linear have one mode at most, and `init` is as good a
+    start as any.
     """
-    loss = _loss(model, derivatives)
-    value, slope = loss(model.init)
-    if not np.isfinite(value) or not np.all(np.isfinite(slope)):
-        raise CurvatureError(
-            "the loss or its gradient is not finite at init: choose another starting point"
-        )
-    near = _near_mode(model, derivatives, loss, value, CLOSE if hessian is None else NEAR)
-    if hessian is not None:
-        return _newton(loss, _curved(model, hessian), near, model.n_data)
+    search = _Search(model, derivatives, hessian, seed)
+    failures: list[ModeError] = []
+    flat: list[Array] = []
+    for number in range(STARTS if model.linear is None else 1):
+        start = model.init if number == 0 else _elsewhere(model, seed, number)
+        try:
+            found, settled = search.begun_at(start)
+        except ModeError as error:
+            failures.append(error)
+            endless = sum(failure.kind == "no-maximum" for failure in failures) == ENDLESS
+            # at the start itself the gradient may be a wrong one, of a function not written for it
+            kinked = error.kind == "kink" and not np.array_equal(np.asarray(error.place), start)
+            if endless or kinked:
+                break
+            continue
+        if settled:
+            return found
+        flat.append(found)
+    if flat:
+        search.look_again(flat[0])
+        return flat[0]
+    telling = ("kink", "no-maximum", "not finite")
+    raise min(failures, key=lambda failure: telling.index(failure.kind))
+
+
+def _elsewhere(model: Model, seed: int, number: int) -> Array:
+    """A draw from the prior where it is Gaussian and not too wide; elsewhere one about `init`."""
+    normal = stream(seed, Purpose.MODE, number).standard_normal(model.dim)
+    prior = model.prior_hessian(model.init)
+    precision = np.diagonal(prior) if prior.ndim == 2 else prior
+    slope = model.n_data * model.scaled_prior(model.init)[1]
+    known = np.isfinite(precision) & np.isfinite(slope) & (precision > 0)
+    precision = np.where(known, precision, 1.0)
+    centre = model.init - np.where(known, slope / precision, 0.0)
+    return np.asarray(centre + np.minimum(1.0 / np.sqrt(precision), WIDEST) * normal)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """The search for the mode of one model, from any start."""
+
+    model: Model
+    derivatives: Derivatives
+    hessian: Callable[[Array], Array] | None
+    seed: int
+
+    @cached_property
+    def loss(self) -> Callable[[Array], tuple[float, Array]]:
+        return _loss(self.model, self.derivatives)
+
+    @cached_property
+    def curved(self) -> Callable[[Array], Array]:
+        assert self.hessian is not None
+        return _curved(self.model, self.hessian)
+
+    def begun_at(self, start: Array) -> tuple[Array, bool]:
+        """A point where the gradient vanishes, and whether the loss is curved upwards there."""
+        value, slope = self.loss(start)
+        if not np.isfinite(value) or not np.all(np.isfinite(slope)):
+            raise ModeError(
+                "the loss or its gradient is not finite at init: choose another starting point",
+                kind="not finite",
+                place=start,
+            )
+        deviations = CLOSE if self.hessian is None else NEAR
+        near = _near_mode(self.model, self.derivatives, self.loss, start, value, deviations)
+        if self.hessian is None:
+            found = _limited_memory(self.loss, near)
+            return found, bool(np.any(slope) or np.any(found != start))
+        try:
+            return self._curved_upwards(near)
+        except ModeError as error:
+            kinked = self._kink_near(start, error)
+            raise error if kinked is None else kinked from error
+
+    def _curved_upwards(self, near: Array) -> tuple[Array, bool]:
+        """Newton's method, and on from every saddle it finds, down the direction curved the most
+        downwards.
+        """
+        for _ in range(SADDLES):
+            found = newton(self.loss, self.curved, near, self.model.n_data)
+            lifted = curved_at(self.curved, found)
+            if lifted.least >= -SINGULAR:
+                break
+            lower = _downhill(self.loss, found, lifted)
+            if lower is None:
+                break
+            near = lower
+        settled = lifted.least > SINGULAR
+        if settled and is_kink(self.loss, self.curved, found, lifted, self.model.n_data, self.seed):
+            raise kink_at(found)
+        return found, settled or self.model.linear is not None
+
+    def look_again(self, found: Array) -> None:
+        """Ask for the Hessian at a point, which is then the last that was asked for."""
+        if self.hessian is not None:
+            self.hessian(found)
+
+    def _kink_near(self, start: Array, error: ModeError) -> ModeError | None:
+        """The error for a kink, where that is what stopped the search."""
+        place = np.asarray(error.place)
+        if not np.all(np.isfinite(place)):
+            return None
+        return kink_below(self.loss, self.curved, start, place, self.model.n_data, self.seed)
+
+
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")
+def _downhill(
+    loss: Callable[[Array], tuple[float, Array]], saddle: Array, lifted: Lifted
+) -> Array | None:
+    """The lower of the first points on both sides of a saddle where the loss has fallen as its
+    second derivatives say; None where it does not.
+    """
+    value, direction = loss(saddle)[0], lifted.direction
+    found: list[tuple[float, Array]] = []
+    for side in (1.0, -1.0):
+        for length in 4.0 ** -np.arange(12.0):
+            point = saddle + side * length * direction
+            there = loss(point)[0]
+            if np.isfinite(there) and there < value + 0.1 * length**2 * lifted.least:
+                found.append((there, point))
+                break
+    return min(found, key=lambda pair: pair[0])[1] if found else None
+
+
+def _limited_memory(loss: Callable[[Array], tuple[float, Array]], near: Array) -> Array:
+    """L-BFGS, where the second derivatives are too many to hold."""
     found = scipy.optimize.minimize(
         loss,
         near,
@@ -55,14 +184,16 @@ def find_mode(
         options={"maxiter": 1000, "ftol": 1e-12, "gtol": 1e-7},
     )
     if not np.all(np.isfinite(found.x)):
-        raise CurvatureError("the search for the mode left the finite numbers")
+        raise ModeError(
+            "the search for the mode left the finite numbers", kind="not finite", place=near
+        )
     if found.status == 1:
         warnings.warn(
             f"the search for the mode ended after {found.nit} iterations with a gradient of"
             f" {np.max(np.abs(found.jac)):.2g}: give a better init, or the mode itself"
             " (measure(model, mode=…))",
             ApproximationWarning,
-            stacklevel=4,
+            stacklevel=6,
         )
     return np.asarray(found.x)
 
@@ -86,10 +217,11 @@ def _near_mode(
     model: Model,
     derivatives: Derivatives,
     loss: Callable[[Array], tuple[float, Array]],
-    at_init: float,
+    start: Array,
+    at_start: float,
     deviations: float,
 ) -> Array:
-    """`init`, or, where rows are many, a place closer by: the mode of a part of them, then some
+    """`start`, or, where rows are many, a place closer by: the mode of a part of them, then some
     gradients of all of them.
 
     They end so many posterior standard deviations from the mode, about.
@@ -106,12 +238,12 @@ def _near_mode(
     some = np.unique(np.random.default_rng(0).integers(0, model.n_data, rows)) if worth_it else None
     part = None if some is None else derivatives.part(some)
     if part is None:
-        return model.init
+        return start
     try:
-        centre = _newton(_loss(model, part), _curved(model, part.hessian), model.init, model.n_data)
+        centre = newton(_loss(model, part), _curved(model, part.hessian), start, model.n_data)
     except CurvatureError:  # a part may have no mode where all rows have one
-        return model.init
-    round_ = _Lifted.of(_curved(model, part.hessian)(centre)).rounding()
+        return start
+    round_ = Lifted.of(_curved(model, part.hessian)(centre)).rounding()
 
     def rounded(place: Array) -> tuple[float, Array]:
         value, slope = loss(centre + round_ @ place)
@@ -125,111 +257,4 @@ def _near_mode(
         # A slope of 1/√N in these coordinates is a posterior standard deviation away.
         options={"maxiter": 50, "ftol": 0.0, "gtol": deviations / float(np.sqrt(model.n_data))},
     )
-    return (
-        centre + round_ @ found.x if np.isfinite(found.fun) and found.fun <= at_init else model.init
-    )
-
-
-# a trial that overflows is a trial that is not taken
-@np.errstate(over="ignore", divide="ignore", invalid="ignore")
-def _newton(
-    value_and_gradient: Callable[[Array], tuple[float, Array]],
-    hessian: Callable[[Array], Array],
-    start: Array,
-    n_data: int,
-    rounds: int = 100,
-) -> Array:
-    """Damped Newton: the Hessian is lifted where it is not positive, the step halved until the loss
-    falls.
-
-    A Hessian serves as long as steps with it are good ones; the mode's own is the last.
-
-    N·gᵀA⁻¹g is the squared distance to the mode in posterior standard deviations: the search ends
-    where it is below SETTLED, or below 1e-8 and no longer falling, which is where rounding has
-    taken over. Where there is no mode (separable classes) the curvature vanishes as fast as the
-    slope, and that distance with it, but the steps do not grow shorter: such a place is none.
-    """
-    theta = start.astype(float)
-    value, slope = value_and_gradient(theta)
-    first = curved = _curved_at(hessian, theta)
-    previous, fresh = np.inf, True
-    for _ in range(rounds):
-        step = curved.solve(slope)
-        distance = n_data * float(slope @ step)
-        if not fresh and (distance <= SETTLED / 10.0 or distance > previous / GOOD_STEP):
-            curved, fresh = _curved_at(hessian, theta), True
-            step = curved.solve(slope)
-            distance = n_data * float(slope @ step)
-        settled = fresh and (
-            distance <= SETTLED or (distance <= 1e-8 and distance > previous / 4.0)
-        )
-        vanished = curved.scale**2 < 1e-6 * first.scale**2
-        striding = np.abs(step) > 1e-3 * np.maximum(np.abs(theta), np.abs(start))
-        if settled and not np.any(vanished & striding):
-            return theta
-        previous, fresh, decrease = distance, False, distance / n_data
-        scale = 1.0
-        while True:
-            trial = theta - scale * step
-            trial_value, trial_slope = value_and_gradient(trial)
-            if np.isfinite(
-                trial_value
-            ) and trial_value <= value - 1e-4 * scale * decrease + 1e-15 * abs(value):
-                break
-            scale /= 2.0
-            if scale < 1e-10:
-                raise CurvatureError(
-                    "the search for the mode is stuck: no step along the Newton direction lowers"
-                    " the loss. The posterior may have no maximum (separable classes with a flat"
-                    " prior): give the prior a precision, or another init"
-                )
-        theta, value, slope = trial, trial_value, trial_slope
-        if np.max(np.abs(theta)) > 1e12:
-            break
-    raise CurvatureError(
-        f"no mode was found: after {rounds} Newton steps the parameters have moved to"
-        f" {np.max(np.abs(theta)):.2g} and the loss still falls. The posterior may have no maximum"
-        " (separable classes with a flat prior): give the prior a positive precision"
-    )
-
-
-def _curved_at(hessian: Callable[[Array], Array], theta: Array) -> _Lifted:
-    matrix = hessian(theta)
-    if not np.all(np.isfinite(matrix)):
-        raise CurvatureError(
-            "the second derivatives of the loss are not finite where the search for the mode has"
-            f" come to, at parameters of up to {np.max(np.abs(theta)):.2g}: bring the columns of"
-            " the data to a common scale, or give an init nearer the mode"
-        )
-    return _Lifted.of(matrix)
-
-
-@dataclass(frozen=True)
-class _Lifted:
-    """A matrix, scaled to a diagonal of ones, by its eigenvectors and its eigenvalues, made
-    positive.
-    """
-
-    scale: Array
-    values: Array
-    vectors: Array
-
-    @classmethod
-    def of(cls, matrix: Array) -> _Lifted:
-        scale = np.sqrt(np.maximum(np.abs(np.diagonal(matrix)), 1e-300))
-        scaled = matrix / np.multiply.outer(scale, scale)
-        if not np.all(np.isfinite(scaled)):  # zeros on the diagonal beside large numbers
-            least = 1e-16 * float(np.max(np.abs(matrix)))
-            scale = np.sqrt(np.maximum(np.abs(np.diagonal(matrix)), least))
-            scaled = matrix / np.multiply.outer(scale, scale)
-        values, vectors = np.linalg.eigh(scaled)
-        return cls(
-            scale, np.maximum(np.abs(values), 1e-10 * max(float(values[-1]), 1e-300)), vectors
-        )
-
-    def solve(self, slope: Array) -> Array:
-        return self.vectors @ ((self.vectors.T @ (slope / self.scale)) / self.values) / self.scale
-
-    def rounding(self) -> Array:
-        """W with WᵀAW = I."""
-        return self.vectors / np.sqrt(self.values) / self.scale[:, None]
+    return centre + round_ @ found.x if np.isfinite(found.fun) and found.fun <= at_start else start

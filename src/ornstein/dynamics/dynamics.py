@@ -45,9 +45,9 @@ class Dynamics:
             (D, D); None for none.
         schedule: step count (array) ↦ factor on H and R, for decreasing rates; None is constant.
         control_variates: take ĝ(θ) − ĝ(θ̂) for the gradient, θ̂ the mode.
-        target: what its law is meant to be: the "posterior" A⁻¹/N or the "sandwich" A⁻¹CA⁻¹/N.
         sampler: the name of the rule that made it; notes: what the rule has to say about the
             result.
+        target: what its law is meant to be: the "posterior" A⁻¹/N or the "sandwich" A⁻¹CA⁻¹/N.
     """
 
     preconditioner: Array
@@ -60,9 +60,9 @@ class Dynamics:
     output_map: Array | None = None
     schedule: Callable[[Array], Array] | None = None
     control_variates: bool = False
-    target: str = "posterior"
     sampler: str = "custom"
     notes: tuple[str, ...] = ()
+    target: str = "posterior"
 
     def __post_init__(self) -> None:
         object.__setattr__(
@@ -91,7 +91,11 @@ class Dynamics:
             else np.linalg.eigvalsh(self.preconditioner)
         )
         if np.any(positive <= 0):
-            raise InputError("the preconditioner must be positive definite")
+            raise InputError(
+                f"the preconditioner must be positive definite; its smallest eigenvalue is"
+                f" {np.min(positive):.3g}, its largest {np.max(positive):.3g}. Where it was tuned,"
+                " features far from zero or nearly collinear are the reason: centre and scale them"
+            )
 
     def predict(self, curvature: Curvature, time: str = "discrete") -> Prediction:
         """What theory says it will do there."""

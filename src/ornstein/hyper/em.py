@@ -114,7 +114,11 @@ def em(
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(400, 20))
     >>> y = X @ rng.normal(size=20) * 0.5 + rng.normal(size=400)  # coefficients of precision 4
-    >>> fit = em(glm(X, y, noise_scale=1.0, intercept=False), draws=100, progress=False)
+    >>> fit = em(
+    ...     glm(X, y, prior_precision=1.0, noise_scale=1.0, intercept=False),
+    ...     draws=100,
+    ...     progress=False,
+    ... )
     >>> 1.5 < fit.hyperparameters["prior_precision"] < 9.0
     True
     """

@@ -27,6 +27,8 @@ RUNAWAYS = ("infinity", "zero")
 VECTORS = ("mode", "steepest", "warm/mode", "warm/measured_at", "noise/mean")
 MATRICES = ("warm/hessian", "warm/noise", "warm/prior_hessian")
 NUMBERS = ("batch_size", "n_data", "largest", "noise/count", "noise/noise")
+# of numbers, where they are not floats
+KINDS = {"held": "b"} | dict.fromkeys(("blocks_steps", "batch_size", "n_data", "noise/count"), "iu")
 
 
 def require_request(request: Request, model: Model) -> None:
@@ -99,8 +101,6 @@ def _require_ascent(saved: Mapping[str, Array], size: int, chains: int) -> None:
             "blocks_steps": (blocks,),
         }
     _require_shapes(saved, shapes)
-    if saved["held"].dtype != bool:
-        raise ValueError(f"held of type {saved['held'].dtype}")
 
 
 def _require_tuning(climb: Climb, saved: Mapping[str, PyTree]) -> None:
@@ -132,5 +132,5 @@ def _require_shapes(saved: Mapping[str, Array], shapes: Mapping[str, tuple[int, 
         raise ValueError(f"arrays {sorted(saved)} in the place of {sorted(shapes)}")
     for name, array in saved.items():
         require_finite(name, array)
-        if array.shape != shapes[name]:
-            raise ValueError(f"{name} of shape {array.shape}")
+        if array.shape != shapes[name] or array.dtype.kind not in KINDS.get(name, "f"):
+            raise ValueError(f"{name} of shape {array.shape} and type {array.dtype}")

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from ornstein.compute.compiled import compiled
 from ornstein.model.parameters import Layout
 from ornstein.rows.choice import Traits
+from ornstein.rows.grouped import GroupedRows
 from ornstein.rows.held import fitting, held_rows
 from ornstein.types import PyTree, Traced
 
@@ -46,6 +47,11 @@ class Loss:
 
     def log_likelihoods(self, problem: Problem, displacement: Traced, rows: PyTree) -> Traced:
         """log p(x_n | θ) of each of the rows."""
+        if isinstance(rows, GroupedRows):
+            params = self._params(problem, displacement)
+            return rows.each(
+                lambda group: self.log_likelihood(params, group, problem.hyperparameters)
+            )
         params = fitting(self._params(problem, displacement), rows)
         return jax.vmap(self.log_likelihood, (None, 0, None))(params, rows, problem.hyperparameters)
 

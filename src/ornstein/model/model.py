@@ -10,10 +10,10 @@ so that the posterior is exp(−N·L), and a minibatch replaces the first mean b
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Self
+from typing import Self, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ from ornstein.errors import InputError
 from ornstein.model import tables
 from ornstein.model.closed_over import where_constant
 from ornstein.model.contract import checked_hyperparameters, checked_rows, require_scalar, taking
+from ornstein.model.coordinates import Worked
 from ornstein.model.linear import LinearPredictor
 from ornstein.model.loss import (
     NO_TRAITS,
@@ -40,6 +41,22 @@ from ornstein.model.on_device import on_device, working_dtype
 from ornstein.model.parameters import Layout
 from ornstein.rows.feed import Feed
 from ornstein.types import Array, PyTree, Traced
+
+CHUNK_NUMBERS = 2**24  # of the data, in float64: 128 MB
+
+Span: TypeAlias = tuple[int, int, int]  # first, end, and how many the chunk is filled up to
+
+
+def spans_of(first: int, stop: int, most: int, block: int) -> Iterator[Span]:
+    """The examples from `first` to `stop` in chunks of equal length.
+
+    >>> list(spans_of(0, 300, 100, 64))
+    [(0, 128, 128), (128, 256, 128), (256, 300, 128)]
+    """
+    most = min(max(1, most), stop - first)
+    most = most if most <= block else -(-most // block) * block
+    for start in range(first, stop, most):
+        yield start, min(start + most, stop), most
 
 
 def flat_prior(params: PyTree, hyperparameters: PyTree) -> Traced:
@@ -205,6 +222,20 @@ class Model:
         """Rows start…stop of the data, on the host."""
         return jax.tree.map(lambda leaf: leaf[start:stop], self.data)
 
+    @property
+    def work(self) -> int:
+        """What a pass over all examples costs, in rows of D numbers."""
+        return self.n_data
+
+    def spans(self, rows: int, block: int) -> Iterator[Span]:
+        """Examples to be looked at together, in passes over all of them.
+
+        At most about `rows`, each taken as D numbers of work, and no more than fit in memory; many
+        are a multiple of `block`.
+        """
+        numbers = sum(math.prod(leaf.shape[1:]) for leaf in jax.tree.leaves(self.data))
+        return spans_of(0, self.n_data, min(rows, CHUNK_NUMBERS // max(1, numbers)), block)
+
     def with_hyperparameters(self, **values: ArrayLike) -> Model:
         """The same model at other hyperparameters."""
         unknown = set(values) - set(self.hyperparameters)
@@ -267,6 +298,11 @@ class Model:
     @property
     def linear(self) -> LinearPredictor | None:
         """How the parameters enter the likelihood, where that is through linear predictors."""
+        return None
+
+    @property
+    def worked(self) -> Worked | None:
+        """The same model in coordinates that are safe to compute in; None where its own are."""
         return None
 
     def require_mode(self, theta: np.ndarray) -> None:

@@ -10,26 +10,31 @@ reference instead.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ornstein.checks import as_numbers, require_finite
+from ornstein.checks import require_finite
 from ornstein.errors import CurvatureError, InputError
 from ornstein.model import tables
+from ornstein.model.coordinates import Worked, worked
 from ornstein.model.families.family import Family
 from ornstein.model.families.gaussian import Gaussian
 from ornstein.model.families.likelihood import Likelihood, Predict, PredictorLoss
-from ornstein.model.families.prior import gaussian_prior
 from ornstein.model.families.table import family_of
 from ornstein.model.linear import LinearPredictor
 from ornstein.model.model import Model
 from ornstein.model.on_disk import is_table_on_disk, open_table
+from ornstein.model.priors import Prior
+from ornstein.model.regression_prior import Facts, Wanted, checked_precision, chosen, described
+from ornstein.model.response import checked_response
+from ornstein.model.spread import Spread
 from ornstein.rows.choice import packs
 from ornstein.rows.packed import side_by_side
-from ornstein.types import PyTree
+from ornstein.types import Array, PyTree
 
 # A noise scale below so small a part of y's standard deviation is rounding: the posterior density
 # grows without bound as it falls.
@@ -49,6 +54,13 @@ class GLM(Model):
     def linear(self) -> LinearPredictor:
         return replace(self._linear, hyperparameters=self.hyperparameters)
 
+    @property
+    def worked(self) -> Worked | None:
+        """The same regression with its columns centred, scaled and mixed, where rounding would
+        decide otherwise.
+        """
+        return worked(self, self.linear, self._outputs, _row_curvature(self))
+
     def with_hyperparameters(self, **values: ArrayLike) -> Model:
         """The same regression at other hyperparameters, checked and spread over the classes as
         `glm` does.
@@ -56,7 +68,7 @@ class GLM(Model):
         if "prior_precision" in values:
             shape = self.layout.shapes[self.layout.paths.index("coef")]
             outputs = shape[1] if len(shape) == 2 else 1
-            values["prior_precision"] = _precision(
+            values["prior_precision"] = checked_precision(
                 "prior_precision", values["prior_precision"], shape[0], outputs
             )
         return super().with_hyperparameters(**values)
@@ -68,6 +80,21 @@ class GLM(Model):
             weights = weights * self._linear.weights
         return self.replace(
             data={**self.data, "weight": weights}, _linear=replace(self._linear, weights=weights)
+        )
+
+    @property
+    def priors(self) -> dict[str, str]:
+        """The prior of every column, of the intercept and of what the family adds, in words.
+
+        >>> glm(np.array([[0.0], [1.0], [2.0]]), [1.0, 2.0, 4.0], noise_scale=1.0).priors
+        {'x0': 'Normal(0, 3.819)', 'intercept': 'Normal(2.333, 3.118) where columns are average'}
+        """
+        return described(
+            self.loss.log_prior,
+            self.hyperparameters,
+            self.feature_names,
+            "intercept" in self.layout.paths,
+            self.likelihood.auxiliaries,
         )
 
     def require_mode(self, theta: np.ndarray) -> None:
@@ -113,6 +140,16 @@ class GLM(Model):
     _linear: LinearPredictor
 
 
+def _row_curvature(model: GLM) -> float:
+    """About what a row adds to the second derivative in its predictor."""
+    if model.likelihood.family == "gaussian":
+        known = model.hyperparameters.get("noise_scale")
+        return 1.0 / max(float(np.var(model.response) if known is None else known**2), 1e-300)
+    if model.likelihood.family == "poisson":
+        return max(float(np.mean(model.response)), 1e-300)
+    return 0.25
+
+
 def require_noise(model: Model, theta: np.ndarray) -> None:
     """Refuse a noise scale on its way to zero, where columns explain y exactly."""
     if "log_scale" not in model.layout.paths:
@@ -131,19 +168,24 @@ def glm(
     X: object,
     y: object,
     family: str | Family = "gaussian",
-    prior_precision: ArrayLike = 1.0,
+    prior_precision: ArrayLike | None = None,
     noise_scale: float | str = "infer",
     intercept: bool = True,
     weights: ArrayLike | None = None,
     offset: ArrayLike | None = None,
-    intercept_precision: float = 0.0,
+    intercept_precision: float | None = None,
     classes: ArrayLike | None = None,
     link: str | None = None,
+    priors: Mapping[str, Prior] | None = None,
+    facts: Facts | None = None,
 ) -> GLM:
-    """A regression on rows of this process; `ornstein.glm` explains the arguments."""
+    """A regression on rows of this process; `ornstein.glm` explains the arguments.
+
+    `facts` are those of all rows where these are only some of them.
+    """
     law = _scaled(family_of(family, link), noise_scale)
     tables.require_one_index((("X", X), ("y", y), ("weights", weights), ("offset", offset)))
-    named = tables.is_frame(X)
+    named = tables.is_frame(X) or isinstance(X, tables.Named)
     if is_table_on_disk(X):
         opened = open_table(X, y if isinstance(y, str) else None)
         table, names = tables.features(opened.features)
@@ -155,28 +197,30 @@ def glm(
     if n_data == 0 or columns == 0:
         raise InputError(f"X must have rows and columns; it has shape {table.shape}")
     require_finite("X", table.data if tables.is_sparse(table) else table, names)
-    response, classes = _response(y, law, n_data, classes)
+    response, classes = checked_response(y, law, n_data, classes)
+    law = law if classes is None else law.of_classes(len(classes))
+    intercept = intercept and law.intercepts
     outputs = len(classes) if classes is not None and law.classes else 1
-    precision = _precision("prior_precision", prior_precision, columns, outputs)
-    intercept_prior = _precision("intercept_precision", intercept_precision, None, 1)
-    likelihood = Likelihood(
-        law.name,
-        outputs,
-        infer_scale=isinstance(law, Gaussian) and law.infer_scale,
-        coef_reference=law.classes and not np.any(precision),
-        intercept_reference=law.classes and not np.any(intercept_prior),
-        elementary=law.elementary and not tables.is_sparse(table),
-        link=law.link,
-        settings=law.settings,
-    )
     model_offset = _optional(offset, "offset", n_data, outputs if law.classes else None)
     model_weights = _optional(weights, "weights", n_data, None)
     if model_weights is not None and (np.any(model_weights < 0) or not np.any(model_weights > 0)):
         raise InputError("weights must not be negative, and not all zero")
-    hyper: dict[str, np.ndarray] = {
-        "prior_precision": precision,
-        "intercept_precision": intercept_prior,
-    }
+
+    def known() -> Facts:
+        return facts or facts_of(law, table, response, model_weights, model_offset)
+
+    prior = chosen(law, names, outputs, Wanted(prior_precision, intercept_precision, priors), known)
+    likelihood = Likelihood(
+        law.name,
+        outputs,
+        infer_scale=isinstance(law, Gaussian) and law.infer_scale,
+        coef_reference=law.classes and prior.coef_flat,
+        intercept_reference=law.classes and prior.intercept_flat,
+        elementary=law.elementary and not tables.is_sparse(table),
+        link=law.link,
+        settings=law.settings,
+    )
+    hyper = dict(prior.hyperparameters)
     if isinstance(law, Gaussian) and not law.infer_scale:
         hyper["noise_scale"] = _positive("noise_scale", noise_scale)
     params, parameter_names, feature_of, predictor_of = _parameters(
@@ -200,7 +244,7 @@ def glm(
     if model_offset is not None:
         data["offset"] = model_offset
     predict = Predict(likelihood, names if named else ())
-    model = GLM(likelihood, data, gaussian_prior, params, predict, hyper, names=parameter_names)
+    model = GLM(likelihood, data, prior.log_prior, params, predict, hyper, names=parameter_names)
     return model.replace(
         loss=replace(model.loss, traits=likelihood.traits),
         likelihood=likelihood,
@@ -217,13 +261,13 @@ def _parameters(
 ) -> tuple[dict[str, np.ndarray], tuple[str, ...], np.ndarray, np.ndarray]:
     """Zeros for the parameters, their names in flat order, and where each enters the predictors."""
     columns, outputs = len(names), likelihood.predictors
-    entries: list[tuple[str, int, int]]  # name, feature, predictor
+    entries: dict[str, list[tuple[str, int, int]]] = {}  # by leaf: name, feature, predictor
     params: dict[str, np.ndarray] = {}
     if likelihood.law.classes:
         assert classes is not None
         first = int(likelihood.coef_reference)
         params["coef"] = np.zeros((columns, outputs - first))
-        entries = [
+        entries["coef"] = [
             (f"{name}[{classes[k]}]", i, k)
             for i, name in enumerate(names)
             for k in range(first, outputs)
@@ -231,17 +275,20 @@ def _parameters(
         if intercept:
             first = int(likelihood.intercept_reference)
             params["intercept"] = np.zeros(outputs - first)
-            entries += [(f"intercept[{classes[k]}]", columns, k) for k in range(first, outputs)]
+            entries["intercept"] = [
+                (f"intercept[{classes[k]}]", columns, k) for k in range(first, outputs)
+            ]
     else:
         params["coef"] = np.zeros(columns)
-        entries = [(name, i, 0) for i, name in enumerate(names)]
+        entries["coef"] = [(name, i, 0) for i, name in enumerate(names)]
         if intercept:
             params["intercept"] = np.zeros(())
-            entries.append(("intercept", columns, 0))
+            entries["intercept"] = [("intercept", columns, 0)]
     for k, auxiliary in enumerate(likelihood.auxiliaries):
         params[auxiliary.name] = np.zeros(())
-        entries.append((auxiliary.name, columns, outputs + k))
-    labels, features, predictors = zip(*entries, strict=True)
+        entries[auxiliary.name] = [(auxiliary.name, columns, outputs + k)]
+    in_order = [entry for leaf in sorted(entries) for entry in entries[leaf]]  # as JAX sorts leaves
+    labels, features, predictors = zip(*in_order, strict=True)
     return params, labels, np.array(features), np.array(predictors)
 
 
@@ -253,83 +300,15 @@ def _scaled(family: Family, noise_scale: object) -> Family:
     return family
 
 
-def _response(
-    y: object, family: Family, n_data: int, known: ArrayLike | None = None
-) -> tuple[np.ndarray, np.ndarray | None]:
-    values = tables.labels(y, "y") if family.labels else tables.numbers(y, "y")
-    if values.shape[0] != n_data:
-        raise InputError(f"X has {n_data} rows but y has {values.shape[0]}")
-    if family.labels:
-        return (
-            _labels(values, family.name)
-            if known is None
-            else _known_labels(values, family.name, np.asarray(known))
-        )
-    require_finite("y", values)
-    values = family.checked(values)
-    return (values if values.dtype.kind == "f" else values.astype(float)), None
-
-
-def _known_labels(
-    values: np.ndarray, family: str, classes: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    if classes.ndim != 1 or classes.size < 2 or np.any(classes[1:] <= classes[:-1]):
-        raise InputError("classes must be two or more different labels in ascending order")
-    if family == "bernoulli" and classes.size > 2:
-        raise InputError(
-            f"the bernoulli family needs two labels; there are {classes.size}. Use"
-            " family='categorical'"
-        )
-    try:
-        codes = np.minimum(np.searchsorted(classes, values), classes.size - 1)
-    except TypeError:
-        raise InputError("y holds labels of another kind than classes") from None
-    if np.any(classes[codes] != values):
-        raise InputError("y holds a label that is not among classes")
-    return codes.astype(np.float32 if family == "bernoulli" else np.int32), classes
-
-
-def _labels(values: np.ndarray, family: str) -> tuple[np.ndarray, np.ndarray]:
-    if values.dtype.kind == "f":
-        require_finite("y", values)
-    try:
-        classes, codes = np.unique(values, return_inverse=True)
-    except TypeError:
-        kinds = sorted({type(value).__name__ for value in values})
-        raise InputError(
-            f"y holds labels of kinds that cannot be put in order: {', '.join(kinds)}"
-        ) from None
-    if classes.size < 2:
-        raise InputError(f"y holds one class only, {classes[0]!r}; there is nothing to separate")
-    if family == "bernoulli":
-        if classes.size > 2:
-            raise InputError(
-                f"the bernoulli family needs two labels; y holds {classes.size}. Use"
-                " family='categorical'"
-            )
-        return codes.astype(np.float32), classes
-    if classes.size > max(2, values.size // 2):
-        raise InputError(
-            f"y holds {classes.size} different labels in {values.size} rows; is it a regression"
-            " target?"
-        )
-    return codes.astype(np.int32), classes
-
-
-def _precision(what: str, value: ArrayLike, columns: int | None, outputs: int) -> np.ndarray:
-    precision = as_numbers(what, value)
-    if precision.ndim == 1 and precision.size == columns and outputs > 1:
-        precision = np.repeat(precision[:, None], outputs, axis=1)
-    shapes = {(), (columns,), (columns, outputs)} if outputs > 1 else {(), (columns,)}
-    if precision.shape not in shapes:
-        raise InputError(
-            f"{what} must be one number or one per column ({columns}); it has shape"
-            f" {precision.shape}"
-        )
-    if not np.all(np.isfinite(precision)) or np.any(precision < 0):
-        raise InputError(f"{what} must be finite and not negative; got {np.min(precision)}")
-    # one zero for all: the flat prior has no shape
-    return precision if np.any(precision) else np.zeros(())
+def facts_of(
+    law: Family, table: Any, response: np.ndarray, weights: Array | None, offset: Array | None
+) -> Facts:
+    """What default priors ask of the data, each row counting by its weight."""
+    middle = law.middle(response, weights)
+    if offset is not None:
+        middle = middle - np.average(offset, axis=0, weights=weights)
+        response = law.without(response, offset)
+    return Facts(Spread.of(table, weights), law.unit(response, weights), middle)
 
 
 def _positive(what: str, value: ArrayLike) -> np.ndarray:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import decimal
 import numbers as kinds_of_numbers
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -34,6 +35,26 @@ MISSING = ("NoneType", "NAType", "NaTType")
 MOST_COLUMNS = 2**31 - 1
 
 
+@dataclass(frozen=True, eq=False)
+class Named:
+    """A matrix, dense or sparse, with the names of its columns."""
+
+    matrix: Any
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class NewRows:
+    """Rows to predict: their matrix, their offset, which of them are complete, and a sentence on
+    why others are not.
+    """
+
+    matrix: Any
+    offset: Array | None = None
+    complete: Array | None = None
+    said: str = ""
+
+
 def is_sparse(table: object) -> bool:
     """Whether it is one of SciPy's sparse matrices or arrays."""
     return bool(scipy.sparse.issparse(table))
@@ -50,6 +71,8 @@ def features(table: Any) -> tuple[Any, tuple[str, ...]]:
     >>> features([[1, 2], [3, 4]])[1]
     ('x0', 'x1')
     """
+    if isinstance(table, Named):
+        return features(table.matrix)[0], table.names
     if is_sparse(table):
         matrix = _sparse(table)
         return matrix, numbered(matrix.shape[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,11 +12,12 @@ import numpy as np
 
 from ornstein.checks import brief, is_number, require_finite, require_memory
 from ornstein.compute.precision import double
-from ornstein.errors import InputError, OrnsteinError
+from ornstein.errors import InputError, OrnsteinError, PredictionWarning
 from ornstein.model import tables
 from ornstein.model.families.expected import linear_part, mean_of
 from ornstein.model.families.likelihood import Predict
 from ornstein.model.parameters import Layout
+from ornstein.model.tables import NewRows
 from ornstein.types import Array, PyTree, Traced
 
 # Numbers of parameters, of rows and of predictors that are worked on at a time: 32 MB each.
@@ -60,8 +62,41 @@ def of_regression(
     is rounded once.
     """
     width = layout.shapes[layout.paths.index("coef")][0]
+    new = predict.new_rows(inputs)
+    if new is not None:
+        return _of_new_rows(predict, layout, draws, chosen, centre, new)
     rows, single = _regression_rows(inputs, width, predict.columns)
-    classes = predict.likelihood.predictors if predict.likelihood.law.classes else 0
+    found = _expected(predict, layout, draws, chosen, centre, rows, None)
+    return found[:, 0] if single else found
+
+
+def _of_new_rows(
+    predict: Predict, layout: Layout, draws: Array, chosen: Array, centre: Array, new: NewRows
+) -> Array:
+    """NaN in the rows that are not complete, with one warning for all of them."""
+    complete = np.ones(new.matrix.shape[0], bool) if new.complete is None else new.complete
+    if np.all(complete):
+        return _expected(predict, layout, draws, chosen, centre, new.matrix, new.offset)
+    warnings.warn(new.said, PredictionWarning, stacklevel=4)
+    offset = None if new.offset is None else new.offset[complete]
+    some = _expected(predict, layout, draws, chosen, centre, new.matrix[complete], offset)
+    found = np.full((len(chosen), len(complete), *some.shape[2:]), np.nan)
+    found[:, complete] = some
+    return found
+
+
+def _expected(
+    predict: Predict,
+    layout: Layout,
+    draws: Array,
+    chosen: Array,
+    centre: Array,
+    rows: Any,
+    offset: Array | None,
+) -> Array:
+    """For rows that are a matrix with the model's columns."""
+    width = rows.shape[1]
+    classes = predict.likelihood.outcomes
     shape = (len(chosen), rows.shape[0], *([classes] if classes else []))
     require_memory("an array of predictions", *shape)
     found = np.empty(shape)
@@ -78,10 +113,13 @@ def of_regression(
             linear = linear_part(predict.likelihood, middle, block) + linear_part(
                 predict.likelihood, moved, block
             )
+            if offset is not None:
+                part_offset = offset[row : row + some_rows]
+                linear += part_offset if linear.ndim == 2 else part_offset[:, None]
             found[start : start + some, row : row + some_rows] = mean_of(
                 predict.likelihood, linear, shared
             )
-    return found[:, 0] if single else found
+    return found
 
 
 def _block(rows: Any) -> Any:

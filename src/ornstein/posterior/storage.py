@@ -13,22 +13,35 @@ import numpy as np
 from ornstein.curvature.curvature import Curvature
 from ornstein.dynamics.dynamics import Dynamics
 from ornstein.errors import FileError
+from ornstein.model.coordinates import Coordinates
 from ornstein.model.families.likelihood import Likelihood, Predict
+from ornstein.model.mixed.predict import MixedPredict
 from ornstein.model.parameters import Layout
 from ornstein.model.tables import numbered
 from ornstein.posterior.archive import read_archive, write_archive
+from ornstein.posterior.history import restored, stored
 from ornstein.posterior.portable import NotPortableError, describe, rebuild
 from ornstein.posterior.posterior import Posterior
+from ornstein.posterior.working import original
+from ornstein.regression.regress import TablePredict
+from ornstein.regression.spec import Spec
 from ornstein.theory import Gaussian
 from ornstein.types import PyTree
 
 FORMAT = "ornstein-posterior-1"
+MAPS = ("to_original", "to_working")  # of the coordinates of a run
 _CURVATURE_ARRAYS = ("mode", "hessian", "noise", "prior_hessian")
 
 
 def save_posterior(posterior: Posterior, path: Path) -> Path:
     """Write atomically, numbers and JSON only."""
-    arrays: dict[str, np.ndarray] = {"draws": posterior.draws}
+    arrays: dict[str, np.ndarray] = {}
+    if posterior.ran is not None and posterior.coordinates is not None:
+        arrays.update(
+            {f"coordinates/{name}": getattr(posterior.coordinates, name) for name in MAPS}
+        )
+        posterior = replace(posterior.ran, constrained=posterior.constrained)
+    arrays["draws"] = posterior.draws
     meta: dict[str, object] = {
         "format": FORMAT,
         "names": list(posterior.names),
@@ -39,6 +52,8 @@ def save_posterior(posterior: Posterior, path: Path) -> Path:
         },
         "settings": {key: value for key, value in posterior.settings.items() if _is_plain(value)},
     }
+    if posterior.history:
+        meta["history"] = stored(posterior.history)
     if posterior.moments is not None:
         arrays["moments/mean"], arrays["moments/covariance"] = (
             posterior.moments.mean,
@@ -66,6 +81,10 @@ def save_posterior(posterior: Posterior, path: Path) -> Path:
     if isinstance(posterior.predict_function, Predict):
         meta["glm"] = vars(posterior.predict_function.likelihood)
         meta["columns"] = list(posterior.predict_function.columns)
+    if isinstance(posterior.predict_function, TablePredict):
+        meta["table"] = posterior.predict_function.spec.to_json()
+    if isinstance(posterior.predict_function, MixedPredict):
+        meta["mixed"] = posterior.predict_function.to_json()
     write_archive(path, meta, arrays)
     return path
 
@@ -105,7 +124,8 @@ def _require_consistent(posterior: Posterior) -> Posterior:
 
 def _assemble(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posterior:
     layout = _layout(meta["layout"])
-    dynamics = curvature = prediction = predict = moments = None
+    dynamics = curvature = prediction = moments = None
+    predict: Predict | MixedPredict | None = None
     if "curvature" in meta:
         known: dict[str, Any] = {
             name: arrays.get(f"curvature/{name}") for name in _CURVATURE_ARRAYS
@@ -126,9 +146,14 @@ def _assemble(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posterior:
         ).predict(along)
     if "glm" in meta:
         predict = Predict(Likelihood(**meta["glm"]), _columns(meta, layout))
+        if "table" in meta:
+            spec = _matching(Spec.from_json(meta["table"]), layout)
+            predict = TablePredict(predict.likelihood, spec.feature_names, spec)
+    if "mixed" in meta:
+        predict = MixedPredict.from_json(meta["mixed"], layout)
     if "moments/mean" in arrays:
         moments = Gaussian(arrays["moments/mean"], arrays["moments/covariance"])
-    return Posterior(
+    found = Posterior(
         np.asarray(arrays["draws"], dtype=float),
         tuple(meta["names"]),
         layout,
@@ -144,7 +169,26 @@ def _assemble(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posterior:
             if name.startswith("constrained/")
         }
         or None,
+        history=restored(meta.get("history", [])),
     )
+    if "coordinates/to_original" not in arrays:
+        return found
+    coordinates = Coordinates(*(_square(arrays[f"coordinates/{name}"], layout) for name in MAPS))
+    return replace(original(found, coordinates), constrained=found.constrained)
+
+
+def _square(matrix: np.ndarray, layout: Layout) -> np.ndarray:
+    size = layout.dimension
+    if matrix.shape != (size, size) or matrix.dtype != np.float64:
+        raise ValueError(f"coordinates of shape {matrix.shape} for {size} parameters")
+    return matrix
+
+
+def _matching(spec: Spec, layout: Layout) -> Spec:
+    (width, *_) = layout.shapes[layout.paths.index("coef")]
+    if not len(spec.feature_names) == len(spec.means) == len(spec.scales) == width:
+        raise ValueError(f"a table of {len(spec.feature_names)} features for {width} columns")
+    return spec
 
 
 def _columns(meta: dict[str, Any], layout: Layout) -> tuple[str, ...]:

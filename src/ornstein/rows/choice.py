@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from ornstein.rows import bytes, packed, shuffled, summing
+from ornstein.rows.grouped import GroupedRows
 from ornstein.rows.memory import ALIGNMENT, BEYOND_CACHES
 from ornstein.types import PyTree, Traced
 
@@ -85,7 +86,8 @@ class Choice:
         busy = chains > 1 and not begin_at_lines(data)
         small = batch_size * dimension <= SMALL_STEP
         one_kernel = traits.elementary and (layout == "shuffled" or busy or small)
-        portions = traits.polynomial and summing.pay(data, batch_size)
+        plain = not isinstance(data, GroupedRows)
+        portions = plain and traits.polynomial and summing.pay(data, batch_size)
         return cls(
             layout,
             "portions" if portions else "product",
@@ -97,6 +99,8 @@ class Choice:
 def _layout(data: PyTree, batch_size: int, scheme: str, fed: bool) -> Layout:
     if fed:
         return "fed"
+    if isinstance(data, GroupedRows):  # they are found and summed in a way of their own
+        return "plain"
     if scheme == "slices" and shuffled.worthwhile(data, batch_size):
         return "shuffled"
     if isinstance(data, packed.PackedRows):

@@ -14,6 +14,7 @@ from jax import lax
 
 from ornstein.rows import bytes, packed, summing
 from ornstein.rows.choice import Choice
+from ornstein.rows.grouped import GroupedRows
 from ornstein.types import PyTree, Traced
 
 NARROW = 16  # columns: what a register holds at most; fewer would leave a part of it empty
@@ -58,6 +59,8 @@ class HeldRows:
         """The gradient, in the parameters, of the mean of `function(params, row)` over a
         minibatch.
         """
+        if isinstance(self.data, GroupedRows):
+            return self.data.mean_slope(function, params, batch)
         if self.slice_rows:
             batch = jax.tree.map(
                 lambda leaf: lax.dynamic_slice_in_dim(leaf, batch, self.slice_rows, 0), self.data

@@ -22,6 +22,7 @@ from ornstein.model.model import Model
 from ornstein.posterior.archive import nested
 from ornstein.posterior.portable import rebuild
 from ornstein.posterior.posterior import Posterior
+from ornstein.posterior.working import in_working_coordinates
 from ornstein.sampling.checkpoint import (
     CURVATURE_ARRAYS,
     FORMAT,
@@ -35,7 +36,7 @@ from ornstein.sampling.checkpoint import (
 )
 from ornstein.sampling.expected import checked_plan, require_dynamics, require_state
 from ornstein.sampling.fingerprint import fingerprint, require_same, require_version
-from ornstein.sampling.plan import Plan, require_stable
+from ornstein.sampling.plan import Schedule, require_stable
 from ornstein.sampling.run import finished
 from ornstein.sampling.session import Session
 from ornstein.sampling.warmup import Tuned
@@ -55,6 +56,26 @@ def resumed_here(
     progress: bool,
 ) -> Posterior:
     """Go on with a sampling run from the contents of one checkpoint."""
+
+    def run(worked: Model, known: Curvature | None, init: Array | None) -> Posterior:
+        return _resumed(path, every, meta, arrays, worked, sampler, known, draws, progress)
+
+    if isinstance(sampler, Dynamics):
+        return run(model, curvature, None)
+    return in_working_coordinates(model, curvature, None, run)
+
+
+def _resumed(
+    path: Path,
+    every: str | float,
+    meta: dict[str, Any],
+    arrays: dict[str, Array],
+    model: Model,
+    sampler: Sampler | Dynamics | None,
+    curvature: Curvature | None,
+    draws: int | None,
+    progress: bool,
+) -> Posterior:
     started, interval = time.perf_counter(), seconds(every)
     with readable(path):
         session = _restored(path, meta, arrays, model, sampler, curvature, draws)
@@ -148,14 +169,14 @@ def _restored(
     return session
 
 
-def _with_draws(before: Mapping[str, Any], plan: Plan) -> dict[str, object]:
+def _with_draws(before: Mapping[str, Any], plan: Schedule) -> dict[str, object]:
     """The fingerprint of a run that has been asked for as many draws as the plan now has."""
     options = before["options"]
     most = max(options["max_steps"], plan.draws * plan.chains * plan.thin)
     return {**before, "options": {**options, "draws": plan.draws, "max_steps": most}}
 
 
-def _extended(plan: Plan, draws: int | None) -> Plan:
+def _extended(plan: Schedule, draws: int | None) -> Schedule:
     if draws is None:
         return plan
     if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < plan.draws:

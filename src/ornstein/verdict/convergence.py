@@ -6,13 +6,12 @@ import numpy as np
 
 from ornstein.checks import printable
 from ornstein.theory.stationarity import stationarity_test
-from ornstein.types import Array
 from ornstein.verdict import thresholds
+from ornstein.verdict.effective import most_different
 from ornstein.verdict.finding import Finding, graded, rounded, skipped, worst
 from ornstein.verdict.fluctuation import fluctuation_dissipation
 from ornstein.verdict.subject import Subject
 
-PARAMETERS_LOOKED_AT = 4
 LEAST_MOST_STEPS = 20_000_000  # what `ornstein fit` allows anyway
 
 
@@ -65,11 +64,13 @@ def stationary(subject: Subject) -> Finding | None:
     test = stationarity_test(
         draws - law.curvature.mode, law.process, subject.posterior.settings["thin"]
     )
-    doubtful, impossible = thresholds.DOUBTFUL_P, thresholds.IMPOSSIBLE_P
+    doubtful, impossible = (
+        bound / subject.tries for bound in (thresholds.DOUBTFUL_P, thresholds.IMPOSSIBLE_P)
+    )
     level = graded(-test.p_value, -doubtful, -impossible)
     verb = "do not differ" if level == "trusted" else "differ"
     sentence = (
-        f"early and late draws {verb} (p = {test.p_value:.2g}; wanted: above {doubtful}; not"
+        f"early and late draws {verb} (p = {test.p_value:.2g}; wanted: above {doubtful:g}; not"
         f" trusted below {impossible:g})"
     )
     detail = f"z = {rounded(test.z)} in the {test.series}"
@@ -95,7 +96,7 @@ def chains_agree(subject: Subject) -> Finding:
         return skipped("R-hat, ESS", subject.no_chains)
     from ornstein.posterior.statistics import effective_sample_size, split_r_hat
 
-    columns = np.argsort(-_disagreement(draws))[:PARAMETERS_LOOKED_AT]
+    columns = most_different(draws)
     series = {subject.posterior.names[column]: draws[:, :, column] for column in columns}
     if law is not None:
         slowest = f"the slowest direction, {subject.words(law.process.modes.slowest)}"
@@ -111,6 +112,7 @@ def chains_agree(subject: Subject) -> Finding:
         min(sizes, key=lambda key: sizes[key]),
     )
     r_hat, size = r_hats[highest], sizes[scarcest]
+    size = min(size, subject.posterior.settings.get("effective_draws", np.inf))
     level = worst(
         graded(r_hat, thresholds.R_HAT, thresholds.LARGEST_R_HAT),
         graded(-size, -thresholds.EFFECTIVE_DRAWS, -thresholds.TOO_FEW_DRAWS),
@@ -131,26 +133,6 @@ def chains_agree(subject: Subject) -> Finding:
         remedy = f"the chains disagree: warm up longer, and {remedy}"
     command = f"--draws {wanted}"
     return Finding("R-hat, ESS", level, r_hat, thresholds.R_HAT, sentence, remedy, detail, command)
-
-
-def fewest_effective(subject: Subject) -> float:
-    """The smallest bulk ESS among the parameters whose chains differ most."""
-    from ornstein.posterior.statistics import effective_sample_size
-
-    draws = subject.posterior.draws
-    columns = np.argsort(-_disagreement(draws))[:PARAMETERS_LOOKED_AT]
-    return min(effective_sample_size(draws[:, :, column], "bulk") for column in columns)
-
-
-def _disagreement(draws: Array) -> Array:
-    """Variance of the means of half chains over the variance within them, per parameter: what R-hat
-    grows with.
-    """
-    half = draws.shape[1] // 2
-    halves = np.concatenate([draws[:, :half], draws[:, -half:]])
-    within = halves.var(axis=1, ddof=1).mean(axis=0)
-    between = halves.mean(axis=1).var(axis=0, ddof=1)
-    return np.divide(between, within, out=np.full(within.shape, np.inf), where=within > 0)
 
 
 def _or_infinite(value: float) -> float:

@@ -10,13 +10,15 @@ Pareto tail (PSIS), whose shape k tells whether they can be relied on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.special
 
 from ornstein.checks import printable
 from ornstein.errors import InputError
+from ornstein.posterior.working import as_run
 from ornstein.streams import Purpose, sequence
 from ornstein.theory import Gaussian, kl
 from ornstein.theory.modes import as_matrix
@@ -27,6 +29,10 @@ from ornstein.verdict.density import Density
 from ornstein.verdict.finding import Finding, graded, rounded, skipped
 from ornstein.verdict.monte_carlo import independent_error
 from ornstein.verdict.subject import ABSENT, LARGE, Subject
+
+if TYPE_CHECKING:
+    from ornstein.model.model import Model
+    from ornstein.posterior.posterior import Posterior
 
 NAME = "measured distance"
 SCALES = np.array([1.0, 1.5, 2.5, 5.0])
@@ -270,8 +276,16 @@ def draws_gaussian(subject: Subject) -> Weighted | None:
         return None
 
 
-def reweigh(subject: Subject, count: int) -> Weighted:
+def reweigh(posterior: Posterior, model: Model | None, count: int, seed: int) -> Weighted:
     """What `Posterior.reweight` gives."""
+    found = _reweighed(Subject(*as_run(posterior, model), seed), count)
+    if posterior.coordinates is None:
+        return found
+    law = Gaussian(posterior.mean, posterior.covariance)
+    return replace(found, points=posterior.coordinates.original(found.points), gaussian=law)
+
+
+def _reweighed(subject: Subject, count: int) -> Weighted:
     if subject.model is None:
         raise InputError(
             "re-weighting needs the model, which is not kept in a saved file: give model=…"

@@ -43,6 +43,7 @@ class Kept:
     axes: Change
     energy: float
     energy_z: float
+    tries: int = 1
 
     @property
     def tests(self) -> int:
@@ -61,7 +62,7 @@ class Kept:
     @property
     def bound(self) -> float:
         """The p-value of one test below which something has changed."""
-        return thresholds.FALSE_ALARMS / self.tests
+        return thresholds.FALSE_ALARMS / self.tests / self.tries
 
 
 def kept_law(subject: Subject) -> Kept | None:
@@ -80,7 +81,7 @@ def kept_law(subject: Subject) -> Kept | None:
     start, end = coordinates.theta(moved.before), coordinates.theta(moved.after)
     along = change(project(start), project(end), project(everything), subject.independent)
     axes = change(moved.before, moved.after, coordinates.z(everything), subject.independent)
-    return Kept(moved, names, along, axes, *_change_of_energy(moved))
+    return Kept(moved, names, along, axes, *_change_of_energy(moved), subject.tries)
 
 
 def _change_of_energy(moved: Moved) -> tuple[float, float]:

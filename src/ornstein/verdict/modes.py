@@ -104,12 +104,17 @@ def other_modes(subject: Subject, weighted: Weighted | None) -> tuple[Mode, ...]
     left = subject.passes_left(reserved=EVALUATIONS * FEWEST_DRAWS)
     count = min(max(subject.budget // (5 * STEPS), FEWEST), MOST, max(1, left // STEPS))
     generator = np.random.default_rng(sequence(subject.seed, Purpose.VERDICT, 3))
-    ends, energies, rested = descended(
-        density,
-        coordinates,
-        coordinates.z(starts(subject, count, generator)),
-        min(STEPS, left // count - 1),
-    )
+    if subject.known_modes is not None:
+        ends = coordinates.z(np.reshape(subject.known_modes, (-1, subject.dimension)))
+        energies = density.values(coordinates.theta(ends)) if len(ends) else np.zeros(0)
+        rested = np.isfinite(energies)
+    else:
+        ends, energies, rested = descended(
+            density,
+            coordinates,
+            coordinates.z(starts(subject, count, generator)),
+            min(STEPS, left // count - 1),
+        )
     near = coordinates.z(subject.some_draws(1000))
     middle = np.median(near, axis=0)
     found: list[Mode] = []

@@ -21,6 +21,7 @@ from ornstein.theory.stationarity import SHORTEST
 from ornstein.types import Array
 from ornstein.verdict.coordinates import Coordinates, wider_of
 from ornstein.verdict.density import Density
+from ornstein.verdict.effective import fewest_effective
 from ornstein.verdict.monte_carlo import MonteCarloError, expected_error
 
 if TYPE_CHECKING:
@@ -90,6 +91,10 @@ class Subject:
     posterior: Posterior
     model: Model | None
     seed: int = 0
+    # Answers to one question that may be looked at: p-value bounds are divided by their number.
+    tries: int = 1
+    # Modes that an earlier look has found, for this one to answer to; None searches.
+    known_modes: tuple[Array, ...] | None = None
 
     @cached_property
     def law(self) -> Law | None:
@@ -146,7 +151,7 @@ class Subject:
     def cheap_passes(self) -> int:
         """How many passes over the data take about a second."""
         assert self.model is not None
-        cheap = PRODUCTS / (self.model.n_data * (0.04 * self.dimension + 12.0))
+        cheap = PRODUCTS / (self.model.work * (0.04 * self.dimension + 12.0))
         return int(min(cheap, MOST_CHEAP_PASSES))
 
     @property
@@ -209,11 +214,11 @@ class Subject:
     @cached_property
     def independent(self) -> float:
         """How many independent draws all draws are worth, for the parameter with the fewest."""
-        from ornstein.verdict.convergence import fewest_effective
-
         if self.no_chains:
             return float(len(self.flat_draws))
-        return float(np.clip(np.nan_to_num(fewest_effective(self)), 4.0, len(self.flat_draws)))
+        fewest = np.nan_to_num(fewest_effective(self.posterior.draws))
+        known = self.posterior.settings.get("effective_draws", np.inf)
+        return float(np.clip(min(fewest, known), 4.0, len(self.flat_draws)))
 
     @property
     def draws_looked_at(self) -> int:
@@ -221,7 +226,7 @@ class Subject:
         large, at few it is not met.
         """
         assert self.model is not None
-        return int(np.clip(ROWS_AT_DRAWS / self.model.n_data, FEWEST_DRAWS, MOST_DRAWS))
+        return int(np.clip(ROWS_AT_DRAWS / self.model.work, FEWEST_DRAWS, MOST_DRAWS))
 
     @cached_property
     def gradients_at_draws(self) -> list[tuple[Array, Array, Array]]:

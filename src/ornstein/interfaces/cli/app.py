@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,26 +17,41 @@ from ornstein.errors import FileError, InputError
 from ornstein.interfaces.cli.arguments import (
     SAMPLER_HELP,
     Batch,
+    Budget,
     Categorical,
     Chains,
     Checkpoint,
     Data,
     DataOrFolder,
+    Deadline,
+    Decimal,
     Draws,
     Drop,
     Every,
+    Exposure,
     Family,
     Force,
+    Formula,
+    Link,
     MaxSteps,
+    Missing,
+    Offset,
     Precision,
+    Priors,
     Resume,
+    Robust,
     Scheduler,
     Seed,
     Target,
+    Use,
+    Weights,
     client_of,
-    table_of,
+    model_of,
+    request_of,
+    robust_sampler,
 )
 from ornstein.interfaces.cli.interrupts import Commands
+from ornstein.interfaces.cli.reproducing import reproduce
 
 app = typer.Typer(
     name="ornstein",
@@ -44,7 +59,7 @@ app = typer.Typer(
     help=(
         "Bayesian posteriors at the price of SGD: fit, judge and report a regression from a table."
     ),
-    epilog="Example:  ornstein fit wine.csv --target quality",
+    epilog="Example:  ornstein fit wine.csv --formula 'quality ~ bs(alcohol, df=4) + colour'",
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -85,16 +100,26 @@ def demo(
 def fit(
     context: typer.Context,
     data: DataOrFolder,
-    target: Target,
+    formula: Formula = None,
+    target: Target = None,
+    use: Use = None,
+    drop: Drop = None,
+    categorical: Categorical = None,
     family: Family = "auto",
-    sampler: Annotated[str, typer.Option(help=SAMPLER_HELP)] = "constant-sgd-full",
+    link: Link = None,
+    offset: Offset = None,
+    exposure: Exposure = None,
+    weights: Weights = None,
+    missing: Missing = "drop",
+    decimal: Decimal = None,
+    prior: Priors = None,
+    prior_precision: Precision = None,
+    sampler: Annotated[str, typer.Option(help=SAMPLER_HELP)] = "auto",
+    robust: Robust = False,
     batch_size: Batch = None,
     draws: Draws = 1000,
     chains: Chains = 4,
     seed: Seed = 0,
-    prior_precision: Precision = 1.0,
-    categorical: Categorical = None,
-    drop: Drop = None,
     max_steps: MaxSteps = 20_000_000,
     out: Annotated[
         Path, typer.Option(help="Folder for posterior.nc, fit.orn and report.html.")
@@ -106,25 +131,29 @@ def fit(
     every: Every = "60s",
     resume: Resume = False,
     scheduler: Scheduler = None,
+    budget: Budget = None,
+    deadline: Deadline = None,
     force: Force = False,
 ) -> None:
     """Fit a regression to a table, judge it, and write the draws, the fit and a report.
 
-    Columns of text become indicators with the first level as reference. Columns, and the target of
-    a gaussian regression, are standardised; the prior is on that scale. Coefficients are reported
-    on the scale of the table.
+    A formula may call C, bs, cr, cc, poly, log, log1p, exp, sqrt, center, scale, I and offset.
+    Columns of text become indicators with the first label as reference. Coefficients are in the
+    units of the table; their prior is weakly informative on the scale of the data.
     """
     with context.obj.deferred():
         import pandas  # noqa: F401
 
-        import ornstein.entrances  # noqa: F401
+        import ornstein.entrances
         from ornstein.interfaces.cli import console
         from ornstein.interfaces.cli.outputs import FIT, result_folder
         from ornstein.interfaces.cli.results import show_results, write_results
-        from ornstein.samplers import sampler_by_name
+        from ornstein.interfaces.table.fitting import described
+        from ornstein.ways import require_way
 
     started = time.perf_counter()
-    chosen = sampler_by_name(sampler)
+    named = None if sampler == "auto" else require_way(sampler)
+    chosen = robust_sampler(sampler) if robust else named
     if resume and checkpoint is None:
         raise InputError("--resume needs --checkpoint, the folder of the run to go on with")
     if checkpoint is not None and not resume and any(checkpoint.glob("checkpoint-*.npz")):
@@ -132,7 +161,23 @@ def fit(
             f"{checkpoint} holds a checkpoint already: add --resume to go on with it, or choose"
             " another folder"
         )
-    options = {
+    request = request_of(
+        formula,
+        target,
+        use,
+        drop,
+        categorical,
+        offset,
+        exposure,
+        prior,
+        family=family,
+        link=link,
+        weights=weights,
+        missing=missing,
+        decimal=decimal,
+        prior_precision=prior_precision,
+    )
+    options: dict[str, Any] = {
         "batch_size": "auto" if batch_size is None else batch_size,
         "draws": draws,
         "chains": chains,
@@ -140,27 +185,22 @@ def fit(
         "max_steps": max_steps,
         "checkpoint": checkpoint,
         "every": every,
+        "budget": budget,
+        "deadline": deadline,
     }
     again = "" if checkpoint is None else "; --resume goes on from the checkpoint"
     with result_folder(out, FIT, [data], force) as folder:
         with client_of(scheduler) as client, _said_where(again):
-            table = table_of(
-                data,
-                target,
-                family,
-                categorical,
-                drop,
-                prior_precision,
-                folder_too=client is not None,
-            )
+            model = model_of(data, request, folder_too=client is not None)
             if resume and checkpoint is not None and client is None:
                 asked = context.get_parameter_source("draws")
                 more = draws if asked is not None and asked.name == "COMMANDLINE" else None
-                posterior = table.resume(checkpoint, data.name, draws=more, every=every)
+                posterior = ornstein.entrances.resume(checkpoint, model, draws=more, every=every)
             else:
-                posterior = table.sample(chosen, data.name, client=client, **options)
-        results = write_results(table, posterior, folder)
-    show_results(table, results)
+                posterior = ornstein.entrances.sample(model, chosen, client=client, **options)
+            posterior = described(posterior, data.name, request, model.n_data)
+        results = write_results(posterior, folder)
+    show_results(results)
     console.say(f"{time.perf_counter() - started:.1f} s", style="dim")
     if not posterior.settings.get("complete", True):
         raise KeyboardInterrupt(
@@ -179,6 +219,56 @@ def _said_where(again: str) -> Iterator[None]:
     except KeyboardInterrupt as error:
         reason = str(error) or "interrupted"
         raise KeyboardInterrupt(f"{reason}; no result was written{again}") from error
+
+
+@app.command(epilog="Example:  ornstein plan wine.csv --target quality")
+def plan(
+    data: Data,
+    formula: Formula = None,
+    target: Target = None,
+    family: Family = "auto",
+    batch_size: Batch = None,
+    draws: Draws = 1000,
+    chains: Chains = 4,
+    seed: Seed = 0,
+    prior_precision: Precision = None,
+    categorical: Categorical = None,
+    drop: Drop = None,
+    use: Use = None,
+    missing: Missing = "drop",
+    budget: Budget = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Draw the plan in this .png or .svg.", show_default=False),
+    ] = None,
+) -> None:
+    """Print every way to the posterior of a table's regression: predicted distance, cost, and which
+    one `ornstein fit` would take. Nothing is sampled.
+    """
+    from ornstein.interfaces.cli import console
+    from ornstein.interfaces.cli.outputs import require_not_input
+    from ornstein.ways.plan import plan as make
+
+    if plot is not None:
+        require_not_input([plot], [data])
+    request = request_of(
+        formula,
+        target,
+        use,
+        drop,
+        categorical,
+        family=family,
+        missing=missing,
+        prior_precision=prior_precision,
+    )
+    size = "auto" if batch_size is None else batch_size
+    made = make(
+        model_of(data, request), budget, draws=draws, chains=chains, seed=seed, batch_size=size
+    )
+    console.say(str(made))
+    if plot is not None:
+        made.plot(plot)
+        console.say(f"Written: {plot}")
 
 
 @app.command(
@@ -203,38 +293,36 @@ def predict(
         int, typer.Option(help="Use at most this many posterior draws.", min=2)
     ] = 1000,
     seed: Seed = 0,
+    decimal: Decimal = None,
     force: Force = False,
 ) -> None:
     """Add a mean, a standard deviation and an interval for the target to every row of a table.
 
-    For a gaussian or poisson target they are those of a new observation: the uncertainty of the
-    coefficients and the noise of a single value. For classes they are those of the probability of a
-    class, over the posterior.
+    For numbers they are those of a new observation: the uncertainty of the coefficients and the
+    noise of a single value. For classes they are those of the probability of a class, over the
+    posterior. Rows with missing values or unknown labels stay empty and are counted.
     """
     from ornstein.checks import printable
     from ornstein.interfaces.cli import console
     from ornstein.interfaces.cli.outputs import require_not_input, require_own
-    from ornstein.interfaces.table.fitting import encoding_of
-    from ornstein.interfaces.table.predicting import predict_table
-    from ornstein.interfaces.table.reading import has_columns, read_table, write_table
+    from ornstein.interfaces.table.fitting import from_table
+    from ornstein.interfaces.table.predicting import has_columns, predict_table, write_table
     from ornstein.posterior.storage import load
+    from ornstein.regression.reading import read_table
 
     path = out or data.with_name(f"{data.stem}-predictions.csv")
     require_not_input([path], [data, fit])
-    posterior = load(fit)
-    encoding = encoding_of(posterior, str(fit))
-    frame = read_table(data)
-    predicted = predict_table(posterior, encoding, frame, probability, draws, seed)
+    posterior, spec = from_table(load(fit), str(fit))
+    frame = read_table(data, decimal)
+    predicted = predict_table(posterior, frame, probability, draws, seed)
     if path.exists():
         require_own([path], lambda earlier: has_columns(earlier, list(predicted.columns)), force)
         console.remark(f"{path} holds earlier predictions, which are replaced")
     write_table(predicted, path)
     added = predicted.columns[len(frame.columns) :]
     console.show_frame(predicted[added[:9]].head(5), f"First of {len(predicted):,} rows", "row")
-    if encoding.family == "bernoulli":
-        console.remark(
-            f"{printable(encoding.target)}_mean is the probability of {encoding.classes[1]!r}"
-        )
+    if len(spec.classes) == 2:
+        console.remark(f"{printable(spec.target)}_mean is the probability of {spec.classes[1]!r}")
     console.say(f"Written: {path}")
 
 
@@ -246,7 +334,8 @@ def predict(
 )
 def compare(
     data: Data,
-    target: Target,
+    formula: Formula = None,
+    target: Target = None,
     method: Annotated[
         list[str] | None,
         typer.Option(
@@ -271,9 +360,11 @@ def compare(
     draws: Draws = 1000,
     chains: Chains = 4,
     seed: Seed = 0,
-    prior_precision: Precision = 1.0,
+    prior_precision: Precision = None,
     categorical: Categorical = None,
     drop: Drop = None,
+    use: Use = None,
+    missing: Missing = "drop",
     max_steps: MaxSteps = 2_000_000,
     plot: Annotated[
         Path | None,
@@ -287,13 +378,23 @@ def compare(
     """
     from ornstein.interfaces.cli.comparing import compare_methods
 
-    table = table_of(data, target, family, categorical, drop, prior_precision)
+    request = request_of(
+        formula,
+        target,
+        use,
+        drop,
+        categorical,
+        family=family,
+        missing=missing,
+        prior_precision=prior_precision,
+    )
+    model = model_of(data, request)
     options = {"draws": draws, "chains": chains, "seed": seed}
     stochastic = {
         "batch_size": "auto" if batch_size is None else batch_size,
         "max_steps": max_steps,
     }
-    compare_methods(table, method, reference, options, stochastic, plot)
+    compare_methods(model, method, reference, options, stochastic, plot)
 
 
 @app.command(
@@ -349,44 +450,6 @@ def theory(
     show_theory(rows, batch_size, dimension, noise, hessian, sampler)
 
 
-@app.command(epilog="Example:  ornstein reproduce table1 --data-dir data --out reproduction")
-def reproduce(
-    what: Annotated[
-        str,
-        typer.Argument(
-            help="table1, fig1, fig2, fig3, fig4, fig5, fig6 or all.", show_default=False
-        ),
-    ],
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(
-            "--data-dir",
-            help=(
-                "Folder with the paper's data files; else ORNSTEIN_DATA, the cache, the public"
-                " source."
-            ),
-            show_default=False,
-        ),
-    ] = None,
-    quick: Annotated[
-        bool,
-        typer.Option(
-            "--quick",
-            help="Short chains and few rows: two minutes instead of three quarters of an hour.",
-        ),
-    ] = False,
-    out: Annotated[
-        Path, typer.Option(help="Folder for the figures, tables and reproduction.html.")
-    ] = Path("reproduction"),
-    force: Force = False,
-) -> None:
-    """Make the table and the figures of Mandt, Hoffman and Blei (2017) again, beside the paper's
-    numbers.
-    """
-    from ornstein.interfaces.cli import console
-    from ornstein.interfaces.cli.outputs import result_folder
-    from ornstein.paper.reproduce import reproduce as make
-
-    with result_folder(out, ["reproduction.html"], force=force) as folder:
-        files = make(what, folder, data_dir, quick, report=console.remark)
-    console.show_files("Written", [(path, "") for path in files])
+app.command(epilog="Example:  ornstein reproduce table1 --data-dir data --out reproduction")(
+    reproduce
+)

@@ -6,16 +6,19 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ornstein.errors import InputError
 from ornstein.samplers import FORMS
 
 if TYPE_CHECKING:
     from distributed import Client
 
-    from ornstein.interfaces.table.fitting import Table
+    from ornstein.dynamics.dynamics import Sampler
+    from ornstein.model.model import Model
+    from ornstein.regression.regress import Request
 
 Data = Annotated[
     Path,
@@ -31,11 +34,82 @@ DataOrFolder = Annotated[
         show_default=False,
     ),
 ]
-Target = Annotated[
-    str, typer.Option("--target", "-t", help="The column to explain.", show_default=False)
+Formula = Annotated[
+    str | None,
+    typer.Option(
+        "--formula",
+        "-f",
+        help="Such as 'y ~ a * b + bs(c, df=5)'; in place of --target and --use.",
+        show_default=False,
+    ),
 ]
-SAMPLER_HELP = f"{', '.join([*FORMS][:-1])} or {[*FORMS][-1]}."
-Family = Annotated[str, typer.Option(help="auto, gaussian, bernoulli, categorical or poisson.")]
+Target = Annotated[
+    str | None,
+    typer.Option("--target", "-t", help="The column to explain by all others.", show_default=False),
+]
+Use = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--use",
+        help="A column or a term to explain the target by, in place of all; may be repeated.",
+        show_default=False,
+    ),
+]
+Offset = Annotated[
+    str | None,
+    typer.Option(help="A column that is added to the linear predictor.", show_default=False),
+]
+Exposure = Annotated[
+    str | None,
+    typer.Option(
+        help="A column of times or sizes that counts are proportional to.", show_default=False
+    ),
+]
+Weights = Annotated[
+    str | None,
+    typer.Option(help="A column that multiplies the log likelihoods.", show_default=False),
+]
+Priors = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--prior",
+        help=(
+            "The prior of a column or term, such as 'age=Normal(0, 1)': Normal, StudentT(df, loc,"
+            " scale) or Flat(); may be repeated."
+        ),
+        show_default=False,
+    ),
+]
+Missing = Annotated[
+    str,
+    typer.Option(help="Rows with missing values: drop, error, or indicator (fill and mark)."),
+]
+Decimal = Annotated[
+    str | None,
+    typer.Option(
+        help="What a number such as 1,234 means in a text file: '.' or ','.", show_default=False
+    ),
+]
+Link = Annotated[str | None, typer.Option(help="The link of the family.", show_default=False)]
+SAMPLER_HELP = (
+    "auto, which chooses (see `ornstein plan`); or by name: laplace, laplace-weighted, nuts,"
+    f" nuts-metric, {', '.join([*FORMS][:-1])} or {[*FORMS][-1]}."
+)
+Budget = Annotated[
+    float | None,
+    typer.Option(
+        help="With auto: passes over the data that everything together may take.",
+        show_default=False,
+    ),
+]
+Deadline = Annotated[
+    str | None,
+    typer.Option(help="With auto: stop early, after 60s, 5m or 1h.", show_default=False),
+]
+Family = Annotated[
+    str,
+    typer.Option(help="auto, gaussian, bernoulli, categorical, poisson or another family's name."),
+]
 Batch = Annotated[
     int | None,
     typer.Option(
@@ -46,9 +120,14 @@ Draws = Annotated[int, typer.Option(help="Kept draws per chain.", min=1)]
 Chains = Annotated[int, typer.Option(help="Independent chains.", min=1)]
 Seed = Annotated[int, typer.Option(help="Same seed, same draws.", min=0)]
 Precision = Annotated[
-    float,
+    float | None,
     typer.Option(
-        help="1/variance of the normal prior on each standardised coefficient; 0 is flat.", min=0.0
+        help=(
+            "1/variance of a normal prior on each standardised coefficient; 0 is flat. Not given:"
+            " weakly informative, on the scale of the data."
+        ),
+        min=0.0,
+        show_default=False,
     ),
 ]
 Categorical = Annotated[
@@ -87,6 +166,13 @@ Resume = Annotated[
         ),
     ),
 ]
+Robust = Annotated[
+    bool,
+    typer.Option(
+        "--robust",
+        help="Robust standard errors (the sandwich A⁻¹CA⁻¹/N) in place of the posterior's.",
+    ),
+]
 Force = Annotated[
     bool, typer.Option("--force", help="Overwrite files that ornstein did not write.")
 ]
@@ -102,33 +188,96 @@ Scheduler = Annotated[
 ]
 
 
-def table_of(
-    data: Path,
-    target: str,
-    family: str,
-    categorical: list[str] | None,
+def request_of(
+    formula: str | None,
+    target: str | None,
+    use: list[str] | None,
     drop: list[str] | None,
-    prior_precision: float,
-    folder_too: bool = False,
-) -> Table:
-    """Read and understand the table, and say what was understood."""
+    categorical: list[str] | None,
+    offset: str | None = None,
+    exposure: str | None = None,
+    prior: list[str] | None = None,
+    **settings: Any,
+) -> Request:
+    """The formula that the options say, with the other settings of a regression."""
+    from ornstein.regression.formula import quoted
+    from ornstein.regression.regress import Request
+
+    if (formula is None) == (target is None):
+        raise InputError(
+            "give either --formula 'y ~ ...' or --target, the column to explain by all others"
+        )
+    if formula is not None and use:
+        raise InputError("--use belongs to --target: write its terms into --formula")
+    if formula is None:
+        assert target is not None
+        names = [
+            f"C({quoted(name)})" if name in (categorical or ()) else name for name in use or ()
+        ]
+        formula = f"{quoted(target)} ~ {' + '.join(names) or '.'}"
+    if offset is not None:
+        formula += f" + offset({quoted(offset)})"
+    if exposure is not None:
+        formula += f" + offset(log({quoted(exposure)}))"
+    left_out, labels = tuple(drop or ()), tuple(categorical or ())
+    priors = dict(map(_prior, prior)) if prior else None
+    return Request(formula, priors=priors, left_out=left_out, labels=labels, **settings)
+
+
+def _prior(text: str) -> tuple[str, Any]:
+    """`age=Normal(0, 1)` as a name and a prior; numbers only, nothing is evaluated."""
+    import ast
+    import re
+
+    from ornstein.model import priors
+
+    found = re.fullmatch(r"(.+)=\s*(\w+)\((.*)\)\s*", text)
+    known = {"Normal": priors.Normal, "StudentT": priors.StudentT, "Flat": priors.Flat}
+    try:
+        if found is None:
+            raise ValueError(text)
+        name, kind, numbers = found.groups()
+        given = ast.literal_eval(f"({numbers},)") if numbers.strip() else ()
+        return name.strip(), known[kind](*given)
+    except (ValueError, SyntaxError, TypeError, KeyError, MemoryError, RecursionError):
+        raise InputError(
+            f"--prior {text!r} must look like 'age=Normal(0, 1)', with {', '.join(known)}"
+        ) from None
+
+
+def robust_sampler(name: str) -> Sampler:
+    """The sampler of that name, aimed at the sandwich."""
+    from dataclasses import replace
+
+    from ornstein.samplers import sampler_by_name
+    from ornstein.samplers.constant_sgd import ConstantSGD
+    from ornstein.samplers.iasg import IASG
+
+    sampler = sampler_by_name("constant-sgd-full" if name == "auto" else name)
+    if not isinstance(sampler, ConstantSGD | IASG):
+        raise InputError(f"--robust needs constant-sgd-full or iasg; got {name}")
+    return replace(sampler, target="sandwich")
+
+
+def model_of(data: Path, request: Request, folder_too: bool = False) -> Model:
+    """Read and understand the table, and print what was understood."""
     from ornstein.checks import printable
     from ornstein.interfaces.cli import console
-    from ornstein.interfaces.table.fitting import Table
-    from ornstein.interfaces.table.folder import ParquetFolder
-    from ornstein.interfaces.table.reading import read_table
+    from ornstein.regression.regress import regression
 
-    frame = ParquetFolder.at(data) if data.is_dir() and folder_too else read_table(data)
-    table = Table.of(frame, target, family, categorical or (), drop or (), prior_precision)
-    encoding = table.encoding
-    console.remark(
-        f"{printable(data.name)}: {len(frame):,} rows, {len(encoding.columns)} columns as"
-        f" {len(encoding.feature_names)} features"
-    )
-    console.remark(f"family {encoding.family}: {encoding.reason}")
-    for note in encoding.notes:
+    if data.is_dir() and folder_too:
+        from ornstein.entrances import glm
+        from ornstein.regression.folder import ParquetFolder, regression_on
+
+        model, spec = regression_on(request, ParquetFolder.at(data), glm)
+    else:
+        model = table_model = regression(request, data)
+        spec = table_model.spec
+    first, *others = spec.understood(model.n_data)
+    console.remark(f"{printable(data.name)}: {first}")
+    for note in others:
         console.remark(note)
-    return table
+    return model
 
 
 def client_of(address: str | None) -> AbstractContextManager[Client | None]:

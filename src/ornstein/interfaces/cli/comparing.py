@@ -13,7 +13,7 @@ from ornstein.samplers import FORMS, sampler_by_name
 
 if TYPE_CHECKING:
     from ornstein.curvature.curvature import Curvature
-    from ornstein.interfaces.table.fitting import Table
+    from ornstein.model.model import Model
     from ornstein.posterior.posterior import Posterior
 
 BASELINES = ("laplace", "bbvi", "nuts")
@@ -21,7 +21,7 @@ DEFAULT = ("constant-sgd-full", "constant-sgd-diagonal", "constant-sgd-scalar", 
 
 
 def compare_methods(
-    table: Table,
+    model: Model,
     methods: Sequence[str] | None,
     reference: str | None,
     options: dict[str, Any],
@@ -45,14 +45,14 @@ def compare_methods(
             )
     console.remark("mode and curvature …")
     began = time.perf_counter()
-    curvature = measure(table.model)
+    curvature = measure(model)
     measuring = time.perf_counter() - began
     posteriors: dict[str, Posterior] = {}
     for number, name in enumerate(chosen, start=1):
         console.remark(f"{name}, {number} of {len(chosen)} …")
         began = time.perf_counter()
         try:
-            posteriors[name] = _run(table, name, curvature, options, stochastic)
+            posteriors[name] = _run(model, name, curvature, options, stochastic)
         except OrnsteinError as error:
             if name == reference or len(chosen) == 1:
                 raise
@@ -65,7 +65,7 @@ def compare_methods(
     console.say(str(comparison))
     console.say(
         f"Mode and curvature were measured in {measuring:.1f} s once for all of them, which is in"
-        " no row.\nMeans and sds are on the standardised scale, KL (in nats) is the same on any. A"
+        " no row.\nMeans and sds are on the scale of the table, KL (in nats) is the same on any. A"
         " KL near its MC floor is what Monte-Carlo error alone makes; a worst sd ratio of 0.5 is"
         " an uncertainty half as large as the reference says."
     )
@@ -75,7 +75,7 @@ def compare_methods(
 
 
 def _run(
-    table: Table,
+    model: Model,
     name: str,
     curvature: Curvature,
     options: dict[str, Any],
@@ -83,7 +83,6 @@ def _run(
 ) -> Posterior:
     import ornstein
 
-    model = table.model
     if name in FORMS:
         return ornstein.sample(
             model, sampler_by_name(name), curvature=curvature, **options, **stochastic

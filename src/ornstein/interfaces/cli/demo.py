@@ -30,8 +30,10 @@ def run_demo(folder: Path, seed: int) -> None:
     """
     started = time.perf_counter()
     frame = diabetes()
+    from ornstein.entrances import sample
     from ornstein.interfaces.cli.results import show_results, write_results
-    from ornstein.interfaces.table.fitting import Table
+    from ornstein.interfaces.table.fitting import described
+    from ornstein.regression.regress import Request, regression
     from ornstein.samplers import sampler_by_name
 
     console.say(
@@ -43,17 +45,17 @@ def run_demo(folder: Path, seed: int) -> None:
         "(Efron, Hastie, Johnstone and Tibshirani 2004; comes with scikit-learn)", style="dim"
     )
     console.say()
-    table = Table.of(frame, "progression", categorical=("sex",))
-    posterior = table.sample(
-        sampler_by_name("constant-sgd-full"), "scikit-learn's diabetes data", seed=seed
-    )
+    request = Request("progression ~ .", labels=("sex",))
+    model = regression(request, frame)
+    posterior = sample(model, sampler_by_name("constant-sgd-full"), seed=seed)
+    posterior = described(posterior, "scikit-learn's diabetes data", request, model.n_data)
     if not posterior.settings["complete"]:
         raise KeyboardInterrupt("interrupted")
-    show_results(table, write_results(table, posterior, folder, plots=True))
+    show_results(write_results(posterior, folder, plots=True))
     console.say()
     console.say(
-        f"Done in {time.perf_counter() - started:.1f} s. Next: ornstein fit your.csv --target"
-        " column",
+        f"Done in {time.perf_counter() - started:.1f} s. Next: ornstein fit your.csv --formula"
+        " 'y ~ .'",
         style="bold",
     )
 

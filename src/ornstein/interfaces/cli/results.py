@@ -17,9 +17,9 @@ from ornstein.posterior.files import replacing
 if TYPE_CHECKING:
     import pandas
 
-    from ornstein.interfaces.table.encoding import Encoding
-    from ornstein.interfaces.table.fitting import Table
+    from ornstein.posterior.history import Attempt
     from ornstein.posterior.posterior import Posterior
+    from ornstein.regression.spec import Spec
     from ornstein.verdict.verdict import Verdict
 
 
@@ -27,41 +27,46 @@ if TYPE_CHECKING:
 class Results:
     """The coefficients on the scale of the table, the verdict, and files with what each is for."""
 
+    spec: Spec
     summary: pandas.DataFrame
     verdict: Verdict
     files: list[tuple[Path, str]]
+    history: tuple[Attempt, ...] = ()
 
 
-def write_results(table: Table, posterior: Posterior, folder: Path, plots: bool = False) -> Results:
+def write_results(posterior: Posterior, folder: Path, plots: bool = False) -> Results:
     """Write fit.orn, posterior.nc, report.html and plots if asked; nothing is printed yet."""
     from ornstein.interfaces.report import write_report
+    from ornstein.interfaces.table.fitting import from_table, shown
 
     files = [(posterior.save(folder / "fit.orn"), "for `ornstein predict` and `ornstein.load`")]
     try:
-        original = table.encoding.original(posterior)
-        draws = write_netcdf(original, table.encoding, folder / "posterior.nc")
+        spec, readable = from_table(posterior)[1], shown(posterior)
+        draws = write_netcdf(readable, spec, folder / "posterior.nc")
         files.append((draws, "draws on the scale of the table, for ArviZ"))
         verdict = posterior.check()
-        page = write_report(posterior, folder / "report.html", verdict=verdict)
+        summary = readable.summary()
+        page = write_report(posterior, folder / "report.html", verdict=verdict, summary=summary)
         files.append((page, "open it in a browser"))
         if plots:
             files += [(path, "plot") for path in write_plots(posterior, folder)]
-        return Results(original.summary(), verdict, files)
+        return Results(spec, summary, verdict, files, posterior.history)
     except BaseException:
         written = ", ".join(str(path) for path, _ in files)
         console.warn(f"not everything was written; the fit is in {written}")
         raise
 
 
-def show_results(table: Table, results: Results) -> None:
+def show_results(results: Results) -> None:
     """Print the coefficients, the verdict, and which files were written."""
     console.show_frame(
         results.summary,
-        f"{table.encoding.family} regression of {table.encoding.target!r}, on the scale"
-        " of the table",
+        f"{results.spec.family} regression of {results.spec.target!r}, on the scale of the table",
     )
     console.say()
     console.show_verdict(results.verdict)
+    for attempt in results.history:
+        console.say(f"Tried {attempt}", style="dim")
     console.say()
     console.show_files("Written", results.files)
 
@@ -81,19 +86,19 @@ def write_plots(posterior: Posterior, folder: Path) -> list[Path]:
     ]
 
 
-def write_netcdf(original: Posterior, encoding: Encoding, path: Path) -> Path:
+def write_netcdf(readable: Posterior, spec: Spec, path: Path) -> Path:
     """Draws on the original scale as an ArviZ file with the names of features and classes as
     coordinates.
     """
     from ornstein.posterior.arviz import inference_data, netcdf_bytes
 
-    params = {name: np.asarray(values) for name, values in original.params.items()}
-    coordinates = {"feature": list(encoding.feature_names)}
+    params = {name: np.asarray(values) for name, values in readable.params.items()}
+    coordinates = {"feature": list(spec.feature_names)}
     dimensions = {"coef": ["feature"]}
-    if encoding.family == "categorical":
-        coordinates |= {"class": list(encoding.classes[1:])}
+    if len(spec.classes) > 2 or params["coef"].ndim == 4:
+        coordinates |= {"class": list(spec.classes[1:])}
         dimensions = {"coef": ["feature", "class"], "intercept": ["class"]}
-    attributes = {name: str(value) for name, value in original.settings.items()}
+    attributes = {name: str(value) for name, value in readable.settings.items()}
     content = netcdf_bytes(inference_data(params, attributes, coordinates, dimensions))
     with replacing(path) as temporary:
         temporary.write_bytes(content)

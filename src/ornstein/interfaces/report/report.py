@@ -10,16 +10,19 @@ import numpy as np
 
 from ornstein.checks import printable
 from ornstein.interfaces.report.sections import sections
+from ornstein.interfaces.table.earlier import is_earlier
+from ornstein.interfaces.table.fitting import from_table, shown
 from ornstein.interfaces.table.wording import number
 from ornstein.posterior.files import replacing
+from ornstein.regression.regress import TablePredict
 from ornstein.types import Array
 
 if TYPE_CHECKING:
     import pandas
 
-    from ornstein.interfaces.table.encoding import Encoding
     from ornstein.model.model import Model
     from ornstein.posterior.posterior import Posterior
+    from ornstein.regression.spec import Spec
     from ornstein.verdict.verdict import Verdict
 
 MOST_ROWS = 60
@@ -49,9 +52,10 @@ def write_report(
     model: Model | None = None,
     verdict: Verdict | None = None,
     title: str | None = None,
+    summary: pandas.DataFrame | None = None,
 ) -> Path:
     """Write the report of a fit; `model` where the posterior was loaded and has none, for what
-    needs the data.
+    needs the data; `verdict` and `summary` where they are known.
     """
     import jinja2
 
@@ -65,7 +69,7 @@ def write_report(
     )
     environment.filters["number"] = number
     page = environment.get_template("report.html.j2").render(
-        **_context(posterior, model, verdict, title)
+        **_context(posterior, model, verdict, title, summary)
     )
     with replacing(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
@@ -81,29 +85,36 @@ def _shown(value: object) -> object:
 
 
 def _context(
-    posterior: Posterior, model: Model | None, verdict: Verdict | None, title: str | None
+    posterior: Posterior,
+    model: Model | None,
+    verdict: Verdict | None,
+    title: str | None,
+    summary: pandas.DataFrame | None,
 ) -> dict[str, object]:
-    from ornstein.interfaces.table.fitting import encoding_of
-
-    encoding = encoding_of(posterior) if "table" in posterior.settings else None
     model = posterior.model if model is None else model
     verdict = posterior.check(model) if verdict is None else verdict
     judged = any(finding.level in MEANING for finding in verdict.findings)
-    summary = (encoding.original(posterior) if encoding else posterior).summary()
+    spec = None
+    if is_earlier(posterior) or isinstance(posterior.predict_function, TablePredict):
+        posterior_of_table, spec = from_table(posterior)
+        summary = shown(posterior_of_table).summary() if summary is None else summary
+    elif summary is None:
+        summary = posterior.summary()
     return {
-        "title": title or _title(posterior, encoding),
+        "title": title or _title(spec),
         "verdict": verdict,
         "judged": judged,
         "findings": sorted(verdict.findings, key=lambda finding: ORDER.index(finding.level)),
         "meaning": MEANING[verdict.level],
         "facts": _facts(posterior),
-        "encoding": encoding,
-        "coefficients": _coefficients(posterior, summary, encoding),
+        "spec": spec,
+        "coefficients": _coefficients(summary, spec),
         "hidden": max(0, len(summary) - MOST_ROWS),
         "sections": sections(posterior, model),
         "settings": {
             name: value for name, value in posterior.settings.items() if _is_shown(name, value)
         },
+        "history": posterior.history,
         "notes": posterior.dynamics.notes if posterior.dynamics is not None else (),
         "versions": {
             name: posterior.settings[name] for name in VERSIONS if name in posterior.settings
@@ -116,10 +127,10 @@ def _is_shown(name: str, value: object) -> bool:
     return name not in NOT_SHOWN and isinstance(value, str | int | float | bool | np.number)
 
 
-def _title(posterior: Posterior, encoding: Encoding | None) -> str:
-    if encoding is None:
+def _title(spec: Spec | None) -> str:
+    if spec is None:
         return "Posterior"
-    return f"{encoding.target}, explained by {len(encoding.columns)} columns"
+    return f"{spec.target}, explained by {len(spec.column_names)} columns"
 
 
 def _facts(posterior: Posterior) -> list[tuple[str, str]]:
@@ -142,11 +153,10 @@ def _facts(posterior: Posterior) -> list[tuple[str, str]]:
     return facts
 
 
-def _coefficients(
-    posterior: Posterior, summary: pandas.DataFrame, encoding: Encoding | None
-) -> dict[str, object]:
+def _coefficients(summary: pandas.DataFrame, spec: Spec | None) -> dict[str, object]:
     """Rows of the table; the bars lie on the standardised scale, where columns are comparable."""
-    factors = np.ones(len(summary)) if encoding is None else encoding.standardising
+    repeats = 1 if spec is None or len(spec.classes) < 3 else len(spec.classes) - 1
+    factors = np.ones(len(summary)) if spec is None else np.repeat(spec.units, repeats)
     drawn = np.arange(len(summary)) < len(factors)
     bars = summary[drawn].mul(factors, axis=0)
     interval = list(summary.columns[2:4]) if summary.shape[1] > 2 else None

@@ -1,10 +1,14 @@
 """scikit-learn estimators: regressions with a posterior behind `fit` and `predict`.
 
-The prior is on the scale of standardised columns (and of a standardised target in the gaussian
-regression), as in `ornstein fit`: `prior_precision` λ means slope_j ~ N(0, s_y²/(λ s_j²)), with s_j
-and s_y standard deviations in the training data (s_y 1 for classes and counts). So rescaling a
-column or the target rescales the answer and changes nothing else. Coefficients are on the scale of
-the data; intercepts have a flat prior.
+The prior is that of `orn.glm`: weakly informative, on the scale of the data. A number λ for
+`prior_precision` is meant on the scale of standardised columns (and of a standardised target in the
+gaussian regression), as in `ornstein fit`: slope_j ~ N(0, s_y²/(λ s_j²)), with s_j and s_y standard
+deviations in the training data (s_y 1 for classes and counts), and a flat prior on the intercept.
+So rescaling a column or the target rescales the answer and changes nothing else. Coefficients are
+on the scale of the data.
+
+With a `formula`, a right side such as "a + bs(b, df=5)", X is a table and the formula makes the
+columns; without one, X holds the columns themselves.
 
 The rows are put into an order of their own first, and weights that are whole numbers are taken as
 repetitions: the same rows in another order, or repeated instead of weighted, give the same draws
@@ -13,12 +17,12 @@ bit for bit.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ornstein.errors import InputError, OrnsteinError
+from ornstein.regression.regress import labelled
 from ornstein.types import Array
 
 if TYPE_CHECKING:
@@ -31,16 +35,17 @@ try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
     from sklearn.metrics import d2_tweedie_score
     from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted, validate_data
+    from sklearn.utils.validation import check_is_fitted
 
     from ornstein.interfaces.sklearn.fitting import (
         deviation,
+        has_intercept,
+        new_rows,
         ordered_rows,
         regression,
-        regression_prior,
-        require_plain,
         row_weights,
         set_posterior,
+        training,
         whole_counts,
     )
     from ornstein.interfaces.sklearn.posterior_draws import (
@@ -62,18 +67,17 @@ except ImportError as error:
 class BayesianRegressor(RegressorMixin, BaseEstimator):
     """Linear regression with Gaussian noise.
 
-    σ, unless given, has a scaled inverse χ² prior: one observation's worth of belief that it is a
-    tenth of the target's standard deviation, which matters only where there are about as many
-    columns as rows.
-
     Args:
-        prior_precision: λ of the module's text, a number or one per column; 0 is flat.
+        prior_precision: λ of the module's text, a number or one per column; 0 is flat, None the
+            default of `orn.glm`.
+        formula: a right side, such as "a * b + bs(c, df=5)", for tables.
         noise_scale: "infer", or σ.
         fit_intercept: whether to add an intercept.
         scale_prior: False takes `prior_precision` as 1/variance of the slopes as they are.
-        sampler, batch_size, draws, chains, max_steps: as in `orn.sample`. Where the data leave too
-            little gradient noise for the default sampler (residuals of zero, more columns than
-            rows), Fisher scoring (SGFS) takes its place.
+        sampler: as in `orn.sample`, or a name: "laplace", "nuts", or one of the command line. None
+            or "auto" lets the library choose, and `posterior_.history` says what it tried.
+        target: "sandwich" gives robust standard errors, A⁻¹CA⁻¹/N in place of the posterior's.
+        batch_size, draws, chains, max_steps: as in `orn.sample`.
         random_state: seed of the draws.
 
     Attributes:
@@ -89,12 +93,14 @@ class BayesianRegressor(RegressorMixin, BaseEstimator):
 
     def __init__(
         self,
-        prior_precision: ArrayLike = 1.0,
+        prior_precision: ArrayLike | None = None,
         *,
+        formula: str | None = None,
         noise_scale: float | str = "infer",
         fit_intercept: bool = True,
         scale_prior: bool = True,
-        sampler: Sampler | Dynamics | None = None,
+        sampler: Sampler | Dynamics | str | None = None,
+        target: str = "posterior",
         batch_size: int | str = "auto",
         draws: int = 250,
         chains: int = 4,
@@ -102,10 +108,12 @@ class BayesianRegressor(RegressorMixin, BaseEstimator):
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.prior_precision = prior_precision
+        self.formula = formula
         self.noise_scale = noise_scale
         self.fit_intercept = fit_intercept
         self.scale_prior = scale_prior
         self.sampler = sampler
+        self.target = target
         self.batch_size = batch_size
         self.draws = draws
         self.chains = chains
@@ -116,26 +124,17 @@ class BayesianRegressor(RegressorMixin, BaseEstimator):
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> BayesianRegressor:
         """Sample the posterior; weights multiply the rows' log likelihoods."""
-        require_plain(X, y, sample_weight)
-        table, target = validate_data(
-            self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2
-        )
+        table, target = training(self, X, y, sample_weight)
         weights = row_weights(sample_weight, table)
         rows = ordered_rows(table, np.asarray(target, dtype=float), weights)
-        scale = deviation(rows.y, rows.weights)
+        scale = float(deviation(rows.y, rows.weights))
         if scale == 0.0:
             raise InputError("y is constant: there is nothing to explain")
         model = regression(self, rows, "gaussian", scale, noise_scale=self.noise_scale)
-        if model.likelihood.infer_scale:
-            guess = {"noise_guess": np.asarray(0.1 * scale)}
-            model = model.replace(
-                hyperparameters={**model.hyperparameters, **guess},
-                loss=replace(model.loss, log_prior=regression_prior),
-            )
         set_posterior(self, model)
         mean = self.posterior_.layout.unflatten(self.posterior_.mean)
         self.coef_ = mean["coef"]
-        self.intercept_ = float(mean["intercept"]) if self.fit_intercept else 0.0
+        self.intercept_ = float(mean["intercept"]) if has_intercept(self) else 0.0
         self.noise_scale_ = (
             float(np.mean(scales(self)))
             if model.likelihood.infer_scale
@@ -148,15 +147,14 @@ class BayesianRegressor(RegressorMixin, BaseEstimator):
         included.
         """
         check_is_fitted(self)
-        require_plain(X)
-        table = validate_data(self, X, dtype=np.float64, reset=False)
+        table = new_rows(self, X)
         mean = table @ self.coef_ + self.intercept_
         if not return_std:
             return mean
-        slopes = table.shape[1] + self.fit_intercept
+        slopes = table.shape[1] + has_intercept(self)
         covariance = self.posterior_.covariance
         covariance = (covariance if covariance.ndim == 2 else np.diag(covariance))[:slopes, :slopes]
-        extended = np.column_stack([table, np.ones(len(table))]) if self.fit_intercept else table
+        extended = np.column_stack([table, np.ones(len(table))]) if has_intercept(self) else table
         return mean, np.sqrt(
             np.einsum("ij,ij->i", extended @ covariance, extended) + np.mean(scales(self) ** 2)
         )
@@ -204,11 +202,13 @@ class BayesianPoissonRegressor(RegressorMixin, BaseEstimator):
 
     def __init__(
         self,
-        prior_precision: ArrayLike = 1.0,
+        prior_precision: ArrayLike | None = None,
         *,
+        formula: str | None = None,
         fit_intercept: bool = True,
         scale_prior: bool = True,
-        sampler: Sampler | Dynamics | None = None,
+        sampler: Sampler | Dynamics | str | None = None,
+        target: str = "posterior",
         batch_size: int | str = "auto",
         draws: int = 250,
         chains: int = 4,
@@ -216,9 +216,11 @@ class BayesianPoissonRegressor(RegressorMixin, BaseEstimator):
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.prior_precision = prior_precision
+        self.formula = formula
         self.fit_intercept = fit_intercept
         self.scale_prior = scale_prior
         self.sampler = sampler
+        self.target = target
         self.batch_size = batch_size
         self.draws = draws
         self.chains = chains
@@ -229,10 +231,7 @@ class BayesianPoissonRegressor(RegressorMixin, BaseEstimator):
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> BayesianPoissonRegressor:
         """Sample the posterior; weights multiply the rows' log likelihoods."""
-        require_plain(X, y, sample_weight)
-        table, target = validate_data(
-            self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2
-        )
+        table, target = training(self, X, y, sample_weight)
         counts = np.asarray(target, dtype=float)
         if np.any(counts < 0):
             raise InputError(f"y must not be negative; it holds {counts.min():.4g}")
@@ -242,7 +241,7 @@ class BayesianPoissonRegressor(RegressorMixin, BaseEstimator):
         set_posterior(self, regression(self, whole_counts(rows), "poisson"))
         mean = self.posterior_.layout.unflatten(self.posterior_.mean)
         self.coef_ = mean["coef"]
-        self.intercept_ = float(mean["intercept"]) if self.fit_intercept else 0.0
+        self.intercept_ = float(mean["intercept"]) if has_intercept(self) else 0.0
         return self
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
@@ -250,8 +249,7 @@ class BayesianPoissonRegressor(RegressorMixin, BaseEstimator):
         predicted count.
         """
         check_is_fitted(self)
-        require_plain(X)
-        table = validate_data(self, X, dtype=np.float64, reset=False)
+        table = new_rows(self, X)
         mean, variance = over_draws(self, table, np.exp)
         return (mean, np.sqrt(mean + variance)) if return_std else mean
 
@@ -295,11 +293,13 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        prior_precision: ArrayLike = 1.0,
+        prior_precision: ArrayLike | None = None,
         *,
+        formula: str | None = None,
         fit_intercept: bool = True,
         scale_prior: bool = True,
-        sampler: Sampler | Dynamics | None = None,
+        sampler: Sampler | Dynamics | str | None = None,
+        target: str = "posterior",
         batch_size: int | str = "auto",
         draws: int = 250,
         chains: int = 4,
@@ -307,9 +307,11 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.prior_precision = prior_precision
+        self.formula = formula
         self.fit_intercept = fit_intercept
         self.scale_prior = scale_prior
         self.sampler = sampler
+        self.target = target
         self.batch_size = batch_size
         self.draws = draws
         self.chains = chains
@@ -320,8 +322,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> BayesianClassifier:
         """Sample the posterior; weights multiply the rows' log likelihoods."""
-        require_plain(X, y, sample_weight, labels=True)
-        table, target = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        table, target = training(self, X, y, sample_weight, labels=True)
         check_classification_targets(target)
         weights = row_weights(sample_weight, table)
         kept = slice(None) if weights is None else weights > 0
@@ -332,9 +333,11 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
             )
         codes = np.searchsorted(self.classes_, np.asarray(target)[kept]).astype(float)
         rows = ordered_rows(table[kept], codes, None if weights is None else weights[kept])
-        set_posterior(
-            self, regression(self, rows, "bernoulli" if len(self.classes_) == 2 else "categorical")
-        )
+        model = regression(self, rows, "bernoulli" if len(self.classes_) == 2 else "categorical")
+        if len(self.classes_) > 2:
+            labels = tuple(map(str, self.classes_))
+            model = model.replace(names=labelled(model.names, labels))
+        set_posterior(self, model)
         coef, intercept = linear_draws(self)
         self.coef_ = np.atleast_2d(coef.mean(axis=0).T)
         self.intercept_ = np.atleast_1d(intercept.mean(axis=0))
@@ -345,8 +348,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         over it.
         """
         check_is_fitted(self)
-        require_plain(X)
-        table = validate_data(self, X, dtype=np.float64, reset=False)
+        table = new_rows(self, X)
         mean, variance = over_draws(self, table, sigmoid if len(self.classes_) == 2 else softmax)
         if len(self.classes_) == 2:
             mean, variance = (
@@ -355,10 +357,28 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
             )
         return (mean, np.sqrt(variance)) if return_std else mean
 
+    def predict_log_proba(self, X: ArrayLike) -> Array:
+        """Logarithms of `predict_proba`."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Log-odds of the second class, (n,), or log probabilities of several, (n, classes):
+        above zero, or the largest, where `predict` says so.
+        """
+        logs = self.predict_log_proba(X)
+        return logs[:, 1] - logs[:, 0] if len(self.classes_) == 2 else logs
+
     def predict(self, X: ArrayLike) -> Array:
         """The class of highest predictive probability."""
         check_is_fitted(self)
-        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+        found = self.predict_proba(X)
+        if np.isnan(found).any():
+            raise InputError(
+                f"{int(np.isnan(found).any(axis=1).sum()):,} of {len(found):,} rows cannot be"
+                " predicted: leave them out, or use predict_proba, which leaves them empty"
+            )
+        return self.classes_[np.argmax(found, axis=1)]
 
     def sample_posterior(
         self, n_samples: int | None = None, random_state: int | np.random.RandomState | None = None

@@ -4,25 +4,35 @@ its draws.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight
+from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_sample_weight,
+    check_X_y,
+    validate_data,
+)
 
-from ornstein.errors import CurvatureError, DivergenceError, InputError, StabilityError
+from ornstein.checks import brief
+from ornstein.errors import InputError, PredictionWarning, TrustWarning
 from ornstein.model import tables
-from ornstein.types import Array, PyTree, Traced
+from ornstein.regression.columns import require_column
+from ornstein.regression.design import Design
+from ornstein.regression.formula import Formula, quoted
+from ornstein.regression.spec import Spec
+from ornstein.regression.table import as_frame, complete
+from ornstein.types import Array
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
     from sklearn.base import BaseEstimator
 
-    from ornstein.curvature.curvature import Curvature
     from ornstein.model.model import Model
     from ornstein.model.regression import GLM
-    from ornstein.posterior.posterior import Posterior
 
 # whole-number weights are spelled out as rows while that makes at most this many times more of them
 MOST_REPETITIONS = 10
@@ -106,51 +116,95 @@ def deviation(values: Array, weights: Array | None) -> Array:
 
 
 def regression(
-    estimator: BaseEstimator,
-    rows: Rows,
-    family: str,
-    target_scale: Array | float = 1.0,
-    **options: Any,
+    estimator: BaseEstimator, rows: Rows, family: str, target_scale: float = 1.0, **options: Any
 ) -> GLM:
-    """The regression as a Model, its prior put on the scale of the data."""
-    import pandas
-
+    """The regression as a Model; a number for the precision is put on the scale of the data."""
     from ornstein.entrances import glm
+    from ornstein.model.families.table import family_of
 
-    precision = np.asarray(estimator.prior_precision, dtype=float)
-    if estimator.scale_prior:
-        spread = deviation(rows.X, rows.weights)
-        precision = precision * np.where(spread > 0, spread, 1.0) ** 2 / target_scale**2
-    names = getattr(estimator, "feature_names_in_", None)
-    table = rows.X if names is None else pandas.DataFrame(rows.X, columns=names)
+    precision = None
+    if estimator.prior_precision is not None:
+        precision = np.asarray(estimator.prior_precision, dtype=float)
+        # a noise scale without a prior has no posterior where there are as many columns as rows
+        if family == "gaussian" and options.get("noise_scale") == "infer":
+            law = family_of(family)
+            middle = law.middle(rows.y, rows.weights)
+            options["priors"] = law.default_priors(target_scale, middle)
+        if estimator.scale_prior:
+            spread = deviation(rows.X, rows.weights)
+            precision = precision * np.where(spread > 0, spread, 1.0) ** 2 / target_scale**2
+    spec = getattr(estimator, "spec_", None)
+    names = getattr(estimator, "feature_names_in_", None) if spec is None else spec.feature_names
+    table = rows.X if names is None else tables.Named(rows.X, tuple(map(str, names)))
     return glm(
         table,
         rows.y,
         family,
         prior_precision=precision,
-        intercept=estimator.fit_intercept,
+        intercept=has_intercept(estimator),
         weights=rows.weights,
         **options,
     )
 
 
-def regression_prior(params: PyTree, hyperparameters: PyTree) -> Traced:
-    """Normal slopes, and on log σ the density σ⁻¹ exp(−s²/2σ²): one observation of size s."""
-    import jax.numpy as jnp
+def has_intercept(estimator: BaseEstimator) -> bool:
+    """Whether the estimator and its formula ask for an intercept."""
+    spec = getattr(estimator, "spec_", None)
+    return bool(estimator.fit_intercept and (spec is None or spec.design.intercept))
 
-    from ornstein.model.families.prior import gaussian_prior
 
-    log_scale = params["log_scale"]
-    ratio = hyperparameters["noise_guess"] * jnp.exp(-log_scale)
-    return gaussian_prior(params, hyperparameters) - log_scale - 0.5 * ratio**2
+def training(
+    estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any, labels: bool = False
+) -> tuple[Array, Array]:
+    """The design matrix and the target, checked; a formula makes the matrix from a table."""
+    numeric = {"y_numeric": not labels, "ensure_min_samples": 2}
+    if estimator.formula is None:
+        vars(estimator).pop("spec_", None)
+        require_plain(X, y, sample_weight, labels)
+        table, target = validate_data(estimator, X, y, dtype=np.float64, **numeric)
+        return table, target
+    tables.require_one_index((("X", X), ("y", y), ("sample_weight", sample_weight)))
+    frame = as_frame(X)
+    formula = Formula.of(estimator.formula, [quoted(name) for name in frame.columns])
+    if formula.response is not None or formula.offsets or formula.groups:
+        raise InputError(
+            f"formula {brief(estimator.formula)} must be a right side such as 'a + bs(b, df=5)',"
+            " without an offset and without groups: y comes through fit(X, y)"
+        )
+    for name in formula.column_names:
+        require_column(frame.columns, name, "the formula's")
+    complete(frame, formula.column_names, (), "error")
+    design = Design.learned(formula, frame)
+    estimator.spec_ = Spec(formula.text, "y", "", "", (), design)
+    matrix = _dense(design.build(frame, len(frame)))
+    _check_feature_names(estimator, frame, reset=True)
+    estimator.n_features_in_ = frame.shape[1]
+    table, target = check_X_y(matrix, y, dtype=np.float64, estimator=estimator, **numeric)
+    return table, target
+
+
+def new_rows(estimator: BaseEstimator, X: Any) -> Array:
+    """The design matrix of rows to predict; NaN where a formula's columns are missing or
+    unknown, with a warning that counts them.
+    """
+    spec = getattr(estimator, "spec_", None)
+    if spec is None:
+        require_plain(X)
+        return validate_data(estimator, X, dtype=np.float64, reset=False)
+    new = spec.new_rows(X)
+    if new.said:
+        warnings.warn(new.said, PredictionWarning, stacklevel=3)
+    return _dense(new.matrix)
+
+
+def _dense(matrix: Any) -> Array:
+    return matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
 
 
 def set_posterior(estimator: BaseEstimator, model: Model) -> None:
-    """Set `posterior_` and `verdict_`, and warn where the verdict is bad."""
-    from ornstein.curvature.measure import measure
+    """Set `posterior_` and `verdict_`, and warn in one line where the verdict is bad."""
     from ornstein.entrances import sample
 
-    curvature = measure(model)
     options = {
         "batch_size": estimator.batch_size,
         "draws": estimator.draws,
@@ -158,31 +212,25 @@ def set_posterior(estimator: BaseEstimator, model: Model) -> None:
         "max_steps": estimator.max_steps,
         "seed": int(check_random_state(estimator.random_state).randint(2**31 - 1)),
         "progress": False,
-        "curvature": curvature,
     }
-    try:
-        estimator.posterior_ = sample(model, estimator.sampler, **options)
-    except (CurvatureError, DivergenceError, StabilityError):
-        if estimator.sampler is not None or curvature.diagonal:
-            raise
-        estimator.posterior_ = _sample_injecting(model, curvature, options)
+    estimator.posterior_ = sample(model, _chosen(estimator), **options)
     estimator.verdict_ = estimator.posterior_.check()
     if estimator.verdict_.level == "not trusted":
-        estimator.verdict_.warn(stacklevel=4)  # where fit was called
+        bad = [item.name for item in estimator.verdict_.findings if item.level == "not trusted"]
+        said = f"not trusted: {', '.join(bad)}; print(estimator.verdict_) says why"
+        warnings.warn(said, TrustWarning, stacklevel=3)  # where fit was called
 
 
-def _sample_injecting(model: Model, curvature: Curvature, options: dict[str, Any]) -> Posterior:
-    """Fisher scoring with EEᵀ = (k/N) A: no direction depends on gradient noise, and a larger k
-    means smaller steps.
-    """
-    from ornstein.entrances import sample
-    from ornstein.samplers.sgfs import SGFS
+def _chosen(estimator: BaseEstimator) -> Any:
+    """The sampler that was asked for; None lets the library choose."""
+    from ornstein.samplers.constant_sgd import ConstantSGD
 
-    root = np.linalg.cholesky(curvature.hessian / curvature.n_data)
-    samplers = [SGFS("full", step_size=1.0, injected=2.0**power * root) for power in range(1, 10)]
-    for sampler in samplers[:-1]:
-        try:
-            return sample(model, sampler, **options)
-        except (DivergenceError, StabilityError):
-            continue
-    return sample(model, samplers[-1], **options)
+    sampler = estimator.sampler
+    auto = sampler is None or (isinstance(sampler, str) and sampler == "auto")
+    if estimator.target not in ("posterior", "sandwich"):
+        raise InputError(f"target must be 'posterior' or 'sandwich'; got {brief(estimator.target)}")
+    if estimator.target == "posterior":
+        return None if auto else sampler
+    if not auto:
+        raise InputError("target='sandwich' chooses the sampler itself: leave sampler alone")
+    return ConstantSGD("full", target="sandwich")

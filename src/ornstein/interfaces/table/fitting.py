@@ -1,92 +1,72 @@
-"""A table in, a Posterior out: what `ornstein fit`, `compare` and `demo` have in common."""
+"""A fit with its table: what travels in its file, and what is shown of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from ornstein.errors import FileError
-from ornstein.interfaces.table.encoding import Encoding
-from ornstein.interfaces.table.folder import ParquetFolder
+from ornstein.interfaces.table.earlier import is_earlier, modernised
+from ornstein.model.parameters import Layout
+from ornstein.posterior.posterior import Posterior
+from ornstein.regression.regress import TablePredict
+from ornstein.types import Array
 
 if TYPE_CHECKING:
-    import pandas
-
-    from ornstein.model.regression import GLM
-    from ornstein.posterior.posterior import Posterior
+    from ornstein.regression.regress import Request
+    from ornstein.regression.spec import Spec
 
 
-@dataclass(frozen=True, eq=False)
-class Table:
-    """A data frame, what its columns mean, and the regression they make."""
-
-    frame: pandas.DataFrame | ParquetFolder
-    encoding: Encoding
-    prior_precision: float = 1.0
-
-    @classmethod
-    def of(
-        cls,
-        frame: pandas.DataFrame | ParquetFolder,
-        target: str,
-        family: str = "auto",
-        categorical: Iterable[str] = (),
-        drop: Iterable[str] = (),
-        prior_precision: float = 1.0,
-    ) -> Table:
-        return cls(
-            frame,
-            Encoding.of(frame, target, family, tuple(categorical), tuple(drop)),
-            prior_precision,
-        )
-
-    @cached_property
-    def model(self) -> GLM:
-        """On the standardised scale, with an intercept under a flat prior."""
-        from ornstein.entrances import glm
-
-        encoding = self.encoding
-        settings: dict[str, Any] = {
-            "family": encoding.family,
-            "prior_precision": self.prior_precision,
-        }
-        if isinstance(self.frame, ParquetFolder):
-            return glm(self.frame.encoded(encoding), encoding.target, **settings)
-        return glm(encoding.features(self.frame), encoding.response(self.frame), **settings)
-
-    def sample(self, sampler: Any, source: str, **options: Any) -> Posterior:
-        """Draws on the standardised scale; the table's encoding and the prior travel in the
-        settings.
-        """
-        from ornstein.entrances import sample
-
-        return self.described(sample(self.model, sampler, **options), source)
-
-    def resume(self, folder: Path, source: str, **options: Any) -> Posterior:
-        """Go on with a run of this table whose checkpoints are in `folder`."""
-        from ornstein.entrances import resume
-
-        return self.described(resume(folder, self.model, **options), source)
-
-    def described(self, posterior: Posterior, source: str) -> Posterior:
-        """The posterior with where it came from and how to undo the encoding."""
-        described = {
-            "source": source,
-            "rows": len(self.frame),
-            "prior_precision": self.prior_precision,
-            "table": self.encoding.to_json(),
-        }
-        return replace(posterior, settings={**posterior.settings, **described})
+def described(posterior: Posterior, source: str, request: Request, rows: int) -> Posterior:
+    """The posterior with where it came from."""
+    said: dict[str, object] = {"source": source, "rows": rows}
+    if request.prior_precision is not None:
+        said["prior_precision"] = request.prior_precision
+    return replace(posterior, settings={**posterior.settings, **said})
 
 
-def encoding_of(posterior: Posterior, path: str = "this posterior") -> Encoding:
-    """The encoding that travelled with a posterior."""
-    if "table" not in posterior.settings:
+def from_table(posterior: Posterior, path: str = "this posterior") -> tuple[Posterior, Spec]:
+    """The posterior in the units of its table, and what it knows of it; fits of earlier versions
+    are brought there.
+    """
+    if is_earlier(posterior):
+        posterior = modernised(posterior)
+    if not isinstance(posterior.predict_function, TablePredict):
         raise FileError(
-            f"{path} was not made from a table by `ornstein fit`: it does not say what its columns"
-            " were"
+            f"{path} was not made from a table by `ornstein fit` or `orn.fit`: it does not say what"
+            " its columns were"
         )
-    return Encoding.from_json(posterior.settings["table"])
+    return posterior, posterior.predict_function.spec
+
+
+def shown(posterior: Posterior) -> Posterior:
+    """The draws as people read them: σ in place of log σ, and classes relative to the first one.
+
+    A softmax does not change when all logits move together, and only the prior says where they
+    are: differences between classes are what the data tell.
+    """
+    assert isinstance(posterior.predict_function, TablePredict)
+    likelihood, spec = posterior.predict_function.likelihood, posterior.predict_function.spec
+    params: dict[str, Array] = dict(posterior.params)
+    others = [""]
+    if likelihood.law.classes:
+        others = [f"[{label}]" for label in spec.classes[1:]]
+        for name in ("coef", "intercept"):
+            if name in params and params[name].shape[-1] == len(spec.classes):
+                params[name] = params[name][..., 1:] - params[name][..., :1]
+    words = []
+    for auxiliary in likelihood.auxiliaries:
+        params[auxiliary.word] = auxiliary.natural(params.pop(auxiliary.name))
+        words.append(auxiliary.word)
+    names = {
+        "coef": [f"{name}{other}" for name in spec.feature_names for other in others],
+        "intercept": [f"intercept{other}" for other in others],
+        **{word: [word] for word in words},
+    }
+    layout = Layout.of({name: values[0, 0] for name, values in params.items()})
+    lead = posterior.draws.shape[:2]
+    draws = np.concatenate([params[path].reshape(*lead, -1) for path in layout.paths], axis=2)
+    listed = tuple(name for path in layout.paths for name in names[path])
+    return Posterior(draws, listed, layout, {**posterior.settings, "scale": "original"})

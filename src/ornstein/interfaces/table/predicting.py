@@ -1,20 +1,30 @@
 """Predictions for the rows of a new table.
 
-gaussian, poisson: mean, sd and interval of a *new observation*: the posterior's spread and the
-noise of one value together. bernoulli, categorical: mean, sd and interval of the *probability* of a
-class, over the posterior.
+Numbers: mean, sd and interval of a *new observation*: the posterior's spread and the noise of one
+value together. Classes: mean, sd and interval of the *probability* of a class, over the posterior.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ornstein.errors import InputError
-from ornstein.interfaces.table.encoding import Encoding
+from ornstein.errors import FileError, InputError, PredictionWarning
+from ornstein.model.families.expected import linear_part, mean_of
+from ornstein.model.families.outcome import (
+    mixture_mean,
+    mixture_quantile,
+    mixture_sd,
+    outcome_law,
+)
+from ornstein.model.tables import NewRows
+from ornstein.posterior.files import replacing
+from ornstein.regression.reading import PARQUET, TEXT, read_table
+from ornstein.regression.regress import TablePredict
 from ornstein.types import Array
 
 if TYPE_CHECKING:
@@ -22,12 +32,11 @@ if TYPE_CHECKING:
 
     from ornstein.posterior.posterior import Posterior
 
-ROWS_AT_ONCE = 8192
+NUMBERS_AT_ONCE = 2**22
 
 
 def predict_table(
     posterior: Posterior,
-    encoding: Encoding,
     frame: pandas.DataFrame,
     probability: float = 0.95,
     draws: int = 1000,
@@ -37,6 +46,7 @@ def predict_table(
     classes target_label.
 
     With more than two classes there is one set of columns for each: target_mean[label], and so on.
+    Rows that cannot be predicted stay empty, with a warning that counts them.
     """
     import pandas
 
@@ -44,13 +54,24 @@ def predict_table(
         raise InputError(
             f"the probability of the interval must lie between 0 and 1; got {probability}"
         )
-    thinned = thinned_draws(posterior, draws, seed)
-    rng = np.random.default_rng(seed)
+    predict = posterior.predict_function
+    assert isinstance(predict, TablePredict)
+    new = predict.spec.new_rows(frame)
+    if new.said:
+        warnings.warn(new.said, PredictionWarning, stacklevel=2)
+    assert new.complete is not None
+    params = thinned_draws(posterior, draws, seed).params
+    params = {name: values[0] for name, values in params.items()}
+    rows = np.flatnonzero(new.complete)
+    count = len(next(iter(params.values())))
+    size = max(1, NUMBERS_AT_ONCE // (count * max(1, predict.likelihood.predictors)))
     blocks = [
-        _summarised(encoding, *block, probability, rng)
-        for block in _blocks(thinned, encoding, frame)
+        _described(predict, params, _part(new, rows[start : start + size]), probability)
+        for start in range(0, max(1, len(rows)), size)
     ]
-    added = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+    added = {
+        name: _spread([block[name] for block in blocks], rows, len(frame)) for name in blocks[0]
+    }
     taken = [name for name in added if name in frame.columns]
     if taken:
         raise InputError(f"the table already has a column {taken[0]!r}; rename it")
@@ -67,67 +88,87 @@ def thinned_draws(posterior: Posterior, draws: int, seed: int) -> Posterior:
     return replace(posterior, draws=flat[None])
 
 
-def _blocks(
-    posterior: Posterior, encoding: Encoding, frame: pandas.DataFrame
-) -> Iterator[tuple[Array, Array | None]]:
-    """Draws of E[y|x, θ] (draws, rows, …) and of σ, both on the original scale, for some rows at a
-    time.
-    """
-    features = encoding.features(frame).to_numpy()
-    params = posterior.params
-    scale = (
-        encoding.target_scale * np.exp(params["log_scale"][0]) if "log_scale" in params else None
-    )
-    for start in range(0, len(features), ROWS_AT_ONCE):
-        expected = posterior.predict(features[start : start + ROWS_AT_ONCE], draws=None).draws
-        yield expected * encoding.target_scale + encoding.target_mean, scale
+def _part(new: NewRows, rows: Array) -> NewRows:
+    return NewRows(new.matrix[rows], None if new.offset is None else new.offset[rows])
 
 
-def _summarised(
-    encoding: Encoding,
-    expected: Array,
-    scale: Array | None,
-    probability: float,
-    rng: np.random.Generator,
-) -> dict[str, Array]:
-    target = encoding.target
-    if encoding.family == "categorical":
-        columns: dict[str, Array] = {
-            f"{target}_label": np.array(encoding.classes)[expected.mean(axis=0).argmax(axis=1)]
-        }
-        for position, label in enumerate(encoding.classes):
-            described = _described(
-                expected[:, :, position], expected[:, :, position], 0.0, probability
-            )
-            columns |= {f"{target}_{name}[{label}]": values for name, values in described.items()}
-        return columns
-    if encoding.family == "bernoulli":
-        described = _described(expected, expected, 0.0, probability)
-        label = np.array(encoding.classes)[(described["mean"] > 0.5).astype(int)]
-        return {
-            f"{target}_label": label,
-            **{f"{target}_{name}": values for name, values in described.items()},
-        }
-    if encoding.family == "poisson":
-        described = _described(
-            expected, rng.poisson(expected).astype(float), expected.mean(axis=0), probability
-        )
-    else:
-        assert scale is not None
-        observed = expected + scale[:, None] * rng.standard_normal(expected.shape)
-        described = _described(expected, observed, float(np.mean(scale**2)), probability)
-    return {f"{target}_{name}": values for name, values in described.items()}
+def _spread(parts: list[Array], rows: Array, total: int) -> Array:
+    """Values of some rows among empty ones."""
+    values = np.concatenate(parts)
+    if len(rows) == total:
+        return values
+    empty: Any = np.nan if values.dtype.kind == "f" else None
+    found = np.full(total, empty, dtype=values.dtype if values.dtype.kind == "f" else object)
+    found[rows] = values
+    return found
 
 
 def _described(
-    expected: Array, observed: Array, noise: Array | float, probability: float
+    predict: TablePredict, params: dict[str, Array], new: NewRows, probability: float
 ) -> dict[str, Array]:
-    """Mean; sd with the variance of the noise added; the interval of what is observed."""
+    """The columns that are added, for some complete rows."""
+    likelihood, target = predict.likelihood, predict.spec.target
+    linear = linear_part(likelihood, params, new.matrix)
+    if new.offset is not None:
+        linear = linear + (new.offset if linear.ndim == 2 else new.offset[:, None])
+    shared = likelihood.shared(params)
+    if likelihood.law.labels:
+        return _classes(predict, mean_of(likelihood, linear, shared), probability)
+    law = outcome_law(likelihood, linear, shared)
     tail = (1.0 - probability) / 2.0
-    low, high = np.quantile(observed, [tail, 1.0 - tail], axis=0)
-    spread = (
-        np.sqrt(expected.var(axis=0, ddof=1) + noise)
-        if len(expected) > 1
-        else np.sqrt(noise + 0.0 * expected[0])
+    low, high = (
+        mixture_quantile(law, level, likelihood.law.discrete) for level in (tail, 1.0 - tail)
     )
+    found = {"mean": mixture_mean(law), "sd": mixture_sd(law), "low": low, "high": high}
+    return {f"{target}_{name}": values for name, values in found.items()}
+
+
+def _classes(predict: TablePredict, expected: Array, probability: float) -> dict[str, Array]:
+    target, labels = predict.spec.target, np.array(predict.spec.classes, dtype=object)
+    if expected.ndim == 2:
+        described = _probability(expected, probability)
+        label = labels[(described["mean"] > 0.5).astype(int)]
+        found = {f"{target}_{name}": values for name, values in described.items()}
+        return {f"{target}_label": label, **found}
+    columns: dict[str, Array] = {f"{target}_label": labels[expected.mean(axis=0).argmax(axis=1)]}
+    for position, label in enumerate(labels):
+        described = _probability(expected[:, :, position], probability)
+        columns |= {f"{target}_{name}[{label}]": values for name, values in described.items()}
+    return columns
+
+
+def _probability(expected: Array, probability: float) -> dict[str, Array]:
+    """Mean, sd and central interval over the draws."""
+    tail = (1.0 - probability) / 2.0
+    low, high = np.quantile(expected, [tail, 1.0 - tail], axis=0)
+    spread = expected.std(axis=0, ddof=1) if len(expected) > 1 else 0.0 * expected[0]
     return {"mean": expected.mean(axis=0), "sd": spread, "low": low, "high": high}
+
+
+def has_columns(path: Path, names: list[str]) -> bool:
+    """Whether a table has just these columns, in this order."""
+    try:
+        return list(read_table(path).columns) == names
+    except FileError:
+        return False
+
+
+def write_table(frame: pandas.DataFrame, path: Path) -> Path:
+    """Write a .csv, .tsv or .parquet file, by its name."""
+    suffix = path.suffix.lower()
+    if suffix not in (*TEXT, *PARQUET):
+        raise FileError(
+            f"{path.name} is of no kind that can be written: give a name that ends in .csv, .tsv or"
+            " .parquet"
+        )
+    try:
+        with replacing(path) as temporary:
+            if suffix in PARQUET:
+                frame.to_parquet(temporary, index=False)
+            else:
+                frame.to_csv(temporary, index=False, sep="\t" if suffix == ".tsv" else ",")
+    except ImportError as error:
+        raise FileError(
+            f"{path.name} needs pyarrow to be written: pip install 'ornstein[tables]'"
+        ) from error
+    return path

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ornstein.model.families.family import Family, Law, Shared
 from ornstein.model.families.links import LARGEST_EXPONENT
@@ -18,7 +19,6 @@ from ornstein.types import Array, PyTree, Traced
 class Bernoulli(Family):
     """Two labels; the second in their order counts as success.
 
-    >>> import numpy as np
     >>> Bernoulli("probit").mean(np.zeros(1), {})
     array([0.5])
     """
@@ -37,6 +37,10 @@ class Bernoulli(Family):
             return -softplus((1.0 - 2.0 * y) * u)
         success, failure = log_probabilities(self.link, u)
         return jnp.where(y > 0.5, success, failure)
+
+    def middle(self, y: Array, weights: Array | None) -> Array:
+        share = np.ones(len(y)) if weights is None else weights
+        return self.inverse_link.forward((share @ y + 0.5) / (share.sum() + 1.0))
 
     def outcome(self, u: Array, auxiliary: Shared) -> Law:
         from scipy.stats import bernoulli

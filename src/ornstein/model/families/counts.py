@@ -13,6 +13,7 @@ import numpy as np
 from ornstein.errors import InputError
 from ornstein.model.families.bernoulli import softplus
 from ornstein.model.families.family import Auxiliary, Family, Law, Shared
+from ornstein.model.priors import Gamma, Prior
 from ornstein.types import Array, PyTree, Traced
 
 DISPERSION = Auxiliary("log_dispersion", "dispersion")
@@ -87,6 +88,9 @@ class NegativeBinomial(Family):
         excess = (float(np.var(y)) - mean) / mean**2
         return {"log_dispersion": float(np.log(np.clip(excess, 0.05, 5.0)))}
 
+    def default_priors(self, unit: float, middle: Array) -> dict[str, Prior]:
+        return {"dispersion": Gamma(0.5, 0.1)}  # of its root nearly flat near zero
+
     def log_density(
         self, u: Traced, y: Traced, auxiliary: Mapping[str, Traced], hyperparameters: PyTree
     ) -> Traced:
@@ -124,14 +128,18 @@ def log_rising(log_size: Traced, y: Traced) -> Traced:
     large = size > STIRLING
     many = jnp.where(large, size, STIRLING)
     series = (
-        y * log_size + (y + many - 0.5) * jnp.log1p(y / many) - y + _rest(y + many) - _rest(many)
+        y * log_size
+        + (y + many - 0.5) * jnp.log1p(y / many)
+        - y
+        + rest_of_stirling(y + many)
+        - rest_of_stirling(many)
     )
     few = jnp.where(large, 1.0, size)
     direct = jax.scipy.special.gammaln(y + few) - jax.scipy.special.gammaln(few)
     return jnp.where(large, series, direct)
 
 
-def _rest(z: Traced) -> Traced:
+def rest_of_stirling(z: Traced) -> Traced:
     """What Stirling's formula leaves out of log Γ(z), for z ≥ 16 to 1e-15."""
     square = 1.0 / (z * z)
     tail = 1.0 / 360.0 - square * (1.0 / 1260.0 - square * (1.0 / 1680.0 - square / 1188.0))

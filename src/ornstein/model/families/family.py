@@ -17,6 +17,7 @@ import numpy as np
 from ornstein.checks import brief
 from ornstein.errors import InputError
 from ornstein.model.families.links import LINKS, Link
+from ornstein.model.priors import Prior
 from ornstein.types import Array, PyTree, Traced
 
 # What `Family.outcome` takes for the auxiliary parameters: arrays that broadcast against u.
@@ -46,15 +47,22 @@ class Auxiliary:
         name: what the sampler calls it, "log_scale".
         word: what users call it on its own scale, in `priors=` and in summaries: "scale".
         link: from the sampler's number to the user's.
+        level: whether it is a place on the predictor's scale; its prior, like the intercept's, is
+            that for a row of averages.
     """
 
     name: str
     word: str
     link: str = "log"
+    level: bool = False
 
     def natural(self, value: Any) -> Any:
         """The number on the scale that users know."""
         return LINKS[self.link].inverse(value)
+
+    def log_slope(self, value: Any) -> Any:
+        """The logarithm of d natural / d value, in JAX."""
+        return LINKS[self.link].log_slope(value)
 
 
 @dataclass(frozen=True)
@@ -68,6 +76,9 @@ class Family:
         polynomial: the slope of a row is sums and products alone.
         labels: y holds labels, which become codes 0, 1, …
         classes: the linear predictor has one entry per label.
+        ordered: the labels have an order.
+        intercepts: there may be an intercept.
+        columns: names of the columns of y where it has several.
         discrete: outcomes are whole numbers.
         follows_response: the linear predictor has the unit of y, and so have the coefficients.
         replaces: the call in statsmodels or R.
@@ -81,6 +92,9 @@ class Family:
     polynomial: ClassVar[bool] = False
     labels: ClassVar[bool] = False
     classes: ClassVar[bool] = False
+    ordered: ClassVar[bool] = False
+    intercepts: ClassVar[bool] = True
+    columns: ClassVar[tuple[str, ...]] = ()
     discrete: ClassVar[bool] = False
     follows_response: ClassVar[bool] = False
     replaces: ClassVar[str] = ""
@@ -107,6 +121,15 @@ class Family:
         return LINKS[self.link]
 
     @property
+    def outcomes(self) -> int:
+        """How many probabilities `mean` returns for an example, 0 where it is one number."""
+        return 0
+
+    def of_classes(self, count: int) -> Family:
+        """The family for as many labels."""
+        return self
+
+    @property
     def auxiliaries(self) -> tuple[Auxiliary, ...]:
         """The parameters that all examples share beside the coefficients."""
         return ()
@@ -117,6 +140,18 @@ class Family:
 
     def start(self, y: Array) -> dict[str, float]:
         """Where the search for the mode starts, by the names of the auxiliary parameters."""
+        return {}
+
+    def unit(self, y: Array, weights: Array | None) -> float:
+        """What counts as one unit of the linear predictor: sd(y) if it has y's unit, else 1."""
+        if not self.follows_response:
+            return 1.0
+        mean = np.average(y, weights=weights)
+        spread = float(np.sqrt(np.average((y - mean) ** 2, weights=weights)))
+        return spread if spread > 1e-12 * abs(mean) else 1.0
+
+    def default_priors(self, unit: float, middle: Array) -> dict[str, Prior]:
+        """Proper priors of the auxiliary parameters by their `word`, on the user's scale."""
         return {}
 
     def log_density(
@@ -135,5 +170,8 @@ class Family:
 
     def middle(self, y: Array, weights: Array | None) -> Array:
         """The linear predictor of the average response: where the intercept's prior is centred."""
-        average = np.average(y, axis=0, weights=weights)
-        return self.inverse_link.forward(average)
+        return np.asarray(self.inverse_link.forward(np.average(y, axis=0, weights=weights)))
+
+    def without(self, y: Array, offset: Array) -> Array:
+        """The response with what the offset explains taken off, where that has its unit."""
+        return y - offset if self.follows_response else y

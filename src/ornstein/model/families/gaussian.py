@@ -11,8 +11,11 @@ import numpy as np
 
 from ornstein.errors import InputError
 from ornstein.model.families.family import Auxiliary, Family, Law, Shared
+from ornstein.model.priors import InverseGamma, Prior
 from ornstein.types import Array, PyTree, Traced
 
+# In standard deviations of y: noise that is much smaller has to be shown by some rows.
+SMALLEST_NOISE = 0.05
 SCALE = Auxiliary("log_scale", "scale")
 
 
@@ -24,6 +27,13 @@ def log_spread(y: Array) -> float:
             "y is constant: the noise scale cannot be inferred. Give noise_scale a number"
         )
     return float(np.log(spread))
+
+
+def scale_prior(unit: float) -> Prior:
+    """Weak at any scale that rows can show, and falling fast enough towards zero that there is a
+    mode where columns explain y exactly.
+    """
+    return InverseGamma(1.0, SMALLEST_NOISE * unit)
 
 
 @dataclass(frozen=True)
@@ -52,6 +62,9 @@ class Gaussian(Family):
 
     def start(self, y: Array) -> dict[str, float]:
         return {"log_scale": log_spread(y)} if self.infer_scale else {}
+
+    def default_priors(self, unit: float, middle: Array) -> dict[str, Prior]:
+        return {"scale": scale_prior(unit)} if self.infer_scale else {}
 
     def log_density(
         self, u: Traced, y: Traced, auxiliary: Mapping[str, Traced], hyperparameters: PyTree

@@ -12,6 +12,7 @@ from jax import lax
 
 from ornstein.model.families.family import Auxiliary, Family
 from ornstein.model.families.table import rebuilt
+from ornstein.model.tables import NewRows
 from ornstein.rows.choice import Traits
 from ornstein.types import PyTree, Traced
 
@@ -45,6 +46,11 @@ class Likelihood:
         """The family itself."""
         own = (("infer_scale", self.infer_scale),) if self.family == "gaussian" else ()
         return rebuilt(self.family, self.link, (*self.settings, *own))
+
+    @property
+    def outcomes(self) -> int:
+        """How many probabilities an expectation consists of, 0 where it is one number."""
+        return self.predictors if self.law.classes else self.law.outcomes
 
     @property
     def auxiliaries(self) -> tuple[Auxiliary, ...]:
@@ -158,3 +164,7 @@ class Predict:
     def __call__(self, params: PyTree, x: Traced) -> Traced:
         likelihood = self.likelihood
         return likelihood.mean(likelihood.predictor(params, x), likelihood.shared(params))
+
+    def new_rows(self, inputs: object) -> NewRows | None:
+        """The rows that a table's columns become, where the model was made by a formula."""
+        return inputs if isinstance(inputs, NewRows) else None

@@ -28,6 +28,12 @@ class Link:
     in_jax: Callable[[Any], Any]
     forward: Callable[[Any], Any]
 
+    def log_slope(self, u: Any) -> Any:
+        """log |d inverse / du| of a scalar, in JAX."""
+        if self.name == "log":
+            return u
+        return jnp.log(jnp.abs(jax.grad(self.in_jax)(u)))
+
     def inverse(self, u: Any) -> Any:
         """The number that belongs to u; NumPy's for NumPy's numbers, else JAX's."""
         if isinstance(u, jax.Array):

@@ -13,7 +13,8 @@ from ornstein.checks import brief, is_number
 from ornstein.errors import InputError
 from ornstein.model.families.counts import log_rising
 from ornstein.model.families.family import Auxiliary, Family, Law, Shared
-from ornstein.model.families.gaussian import SCALE, log_spread
+from ornstein.model.families.gaussian import SCALE, log_spread, scale_prior
+from ornstein.model.priors import Gamma, Prior
 from ornstein.types import Array, PyTree, Traced
 
 DEGREES = Auxiliary("log_df", "df")
@@ -47,6 +48,10 @@ class StudentT(Family):
     def start(self, y: Array) -> dict[str, float]:
         scale = {"log_scale": log_spread(y)}
         return scale if self.df is not None else {"log_df": float(np.log(8.0)), **scale}
+
+    def default_priors(self, unit: float, middle: Array) -> dict[str, Prior]:
+        scale = {"scale": scale_prior(unit)}
+        return scale if self.df is not None else {"df": Gamma(2.0, 0.1), **scale}
 
     def log_density(
         self, u: Traced, y: Traced, auxiliary: Mapping[str, Traced], hyperparameters: PyTree

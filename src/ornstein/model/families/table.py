@@ -8,15 +8,44 @@ from functools import lru_cache
 from ornstein.checks import brief
 from ornstein.errors import InputError
 from ornstein.model.families.bernoulli import Bernoulli
+from ornstein.model.families.beta import Beta
+from ornstein.model.families.binomial import Binomial
 from ornstein.model.families.categorical import Categorical
 from ornstein.model.families.counts import NegativeBinomial, Poisson
 from ornstein.model.families.family import Family
 from ornstein.model.families.gaussian import Gaussian
+from ornstein.model.families.ordinal import Ordinal
+from ornstein.model.families.positive import Gamma, LogNormal
 from ornstein.model.families.student_t import StudentT
+from ornstein.model.families.survival import Exponential, Weibull
+from ornstein.model.families.zeros import (
+    HurdleNegativeBinomial,
+    HurdlePoisson,
+    ZeroInflatedNegativeBinomial,
+    ZeroInflatedPoisson,
+)
 
 TABLE: dict[str, type[Family]] = {
     page.name: page
-    for page in (Gaussian, Bernoulli, Categorical, Poisson, NegativeBinomial, StudentT)
+    for page in (
+        Gaussian,
+        Bernoulli,
+        Categorical,
+        Poisson,
+        NegativeBinomial,
+        StudentT,
+        Binomial,
+        Gamma,
+        Beta,
+        LogNormal,
+        Exponential,
+        Weibull,
+        Ordinal,
+        ZeroInflatedPoisson,
+        ZeroInflatedNegativeBinomial,
+        HurdlePoisson,
+        HurdleNegativeBinomial,
+    )
 }
 
 
