@@ -189,9 +189,8 @@ class BayesianPoissonRegressor(RegressorMixin, BaseEstimator):
     """Poisson regression of counts with a log link.
 
     The target may be fractional, as rates with exposures for weights are: a fraction is split over
-    the two counts around it, which gives the same likelihood. `score` is D², the fraction of
-    deviance explained. Arguments and attributes are those of `BayesianRegressor`, without the
-    noise.
+    the two counts around it, which gives the same likelihood. `score` is D². Arguments and
+    attributes are those of `BayesianRegressor`, without the noise.
 
     >>> X = np.random.default_rng(0).normal(size=(300, 2))
     >>> fitted = BayesianPoissonRegressor().fit(
