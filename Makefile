@@ -25,7 +25,8 @@ $(VENV)/.made:
 	@$(PYTHON) -m venv --clear $(VENV)
 	@touch $@
 
-# The package (editable) with one of its extras, again whenever its requirements change. The extra dev holds test.
+# The package (editable) with one of its extras, again whenever its requirements change. The extra
+# dev holds test.
 $(VENV)/.installed-%: pyproject.toml constraints.txt | $(VENV)/.made
 	@echo "Installing ornstein[$*] into $(VENV) (a minute or two the first time) ..."
 	@$(PIP) -e ".[$*]"

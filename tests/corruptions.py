@@ -491,7 +491,7 @@ def through_frames(given: Given) -> None:
 def _sampled(model: orn.Model, given: Given) -> None:
     """Draw only where it is an option of `sample` that is spoilt."""
     if given.run_options:
-        orn.sample(model, progress=False, **given.run_options)
+        orn.sample(model, orn.ConstantSGD("full"), progress=False, **given.run_options)
 
 
 ESTIMATORS = {

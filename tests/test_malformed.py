@@ -44,7 +44,10 @@ COUNTS = RNG.poisson(np.exp(0.3 * X[:, 0]))
 SHORT = {"draws": 8, "chains": 1, "thin": 1, "warmup": 5, "progress": False, "batch_size": 6}
 
 
-def fit(X=X, y=GAUSSIAN, sampler=None, options=None, **model):
+FULL = orn.ConstantSGD("full")
+
+
+def fit(X=X, y=GAUSSIAN, sampler=FULL, options=None, **model):
     return orn.sample(orn.glm(X, y, **model), sampler, **{**SHORT, **(options or {})})
 
 
@@ -338,7 +341,9 @@ SAMPLING = {
         for value in ["sgd", 3, orn.ConstantSGD, np.eye(3), SGLD, b"", (), orn.measure]
     },
     **{
-        f"model={value!r}": (lambda value=value: orn.sample(value, **SHORT))
+        f"model={value!r}": (
+            lambda value=value: orn.sample(value, orn.ConstantSGD("full"), **SHORT)
+        )
         for value in ["gaussian", None, 3, orn.Model]
     },
     "whole batch without replacement": lambda: run(batch_size=N, scheme="without-replacement"),
@@ -465,7 +470,7 @@ def own(
         init=init if init is None else jax.tree.map(jnp.asarray, init),
         **rest,
     )
-    return orn.sample(model, **{**SHORT, **(options or {})})
+    return orn.sample(model, orn.ConstantSGD("full"), **{**SHORT, **(options or {})})
 
 
 def normal(theta, x):

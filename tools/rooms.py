@@ -25,6 +25,7 @@ KNOWS = {
     "baselines": "other methods, to compare",
     "cluster": "many processes, on Dask",
     "hyper": "learning hyperparameters",
+    "ways": "each way to a posterior: forecast, run, judge, remedy",
     "verdict": "whether the draws can be trusted",
     "sampling": "the way to a posterior: plan, warm up, collect, checkpoint",
     "posterior": "draws as a result: summaries, files, plots, comparison",

@@ -16,6 +16,8 @@ _WHERE = {
     "regress": "entrances",
     # Models
     "glm": "entrances",
+    "glmm": "entrances",
+    "MixedPriors": "model.mixed.priors",
     "GLM": "model.regression",
     "Model": "model.model",
     "from_numpyro": "interfaces.numpyro.model",
@@ -34,6 +36,8 @@ _WHERE = {
     # Running
     "sample": "entrances",
     "resume": "entrances",
+    "plan": "ways.plan",
+    "Plan": "ways.plan",
     "cache_compilations": "compute.cache",
     # Results
     "Posterior": "posterior.posterior",
@@ -74,6 +78,7 @@ _WHERE = {
     "StabilityError": "errors",
     "StationarityWarning": "errors",
     "TrustWarning": "errors",
+    "WayError": "errors",
     "WindowWarning": "errors",
 }
 

@@ -20,6 +20,7 @@ from ornstein.dynamics.minibatches import Minibatches as Minibatches
 from ornstein.dynamics.prediction import Prediction as Prediction
 from ornstein.entrances import fit as fit
 from ornstein.entrances import glm as glm
+from ornstein.entrances import glmm as glmm
 from ornstein.entrances import regress as regress
 from ornstein.entrances import resume as resume
 from ornstein.entrances import sample as sample
@@ -39,6 +40,7 @@ from ornstein.errors import PredictionWarning as PredictionWarning
 from ornstein.errors import StabilityError as StabilityError
 from ornstein.errors import StationarityWarning as StationarityWarning
 from ornstein.errors import TrustWarning as TrustWarning
+from ornstein.errors import WayError as WayError
 from ornstein.errors import WindowWarning as WindowWarning
 from ornstein.hyper.em import em as em
 from ornstein.hyper.fit import EMFit as EMFit
@@ -50,6 +52,7 @@ from ornstein.interfaces.sklearn.estimators import (
 from ornstein.interfaces.sklearn.estimators import BayesianRegressor as BayesianRegressor
 from ornstein.model import families as families
 from ornstein.model import priors as priors
+from ornstein.model.mixed.priors import MixedPriors as MixedPriors
 from ornstein.model.model import Model as Model
 from ornstein.model.on_disk import open_table as open_table
 from ornstein.model.regression import GLM as GLM
@@ -68,3 +71,5 @@ from ornstein.sampling.averaging import average as average
 from ornstein.theory import Gaussian as Gaussian
 from ornstein.theory import kl as kl
 from ornstein.verdict.verdict import Verdict as Verdict
+from ornstein.ways.plan import Plan as Plan
+from ornstein.ways.plan import plan as plan

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,16 +19,23 @@ from ornstein.hyper import resume as climbs
 from ornstein.hyper.saved import KIND
 from ornstein.model import regression
 from ornstein.model.families.family import Family
+from ornstein.model.mixed.model import MixedModel
+from ornstein.model.mixed.priors import MixedPriors
 from ornstein.model.model import Model
 from ornstein.model.priors import Prior
 from ornstein.model.regression import GLM
 from ornstein.posterior.posterior import Posterior
 from ornstein.regression.regress import Regression, Request
 from ornstein.regression.regress import regression as regression_of
+from ornstein.samplers import sampler_by_name
 from ornstein.sampling.request import SampleRequest
 from ornstein.sampling.resume import newest, resumed_here
 from ornstein.sampling.run import run_here
 from ornstein.types import PyTree
+from ornstein.ways import require_way, way_by_name
+from ornstein.ways.automatic import chooses, resumed, sample_automatically, taken
+from ornstein.ways.saved import KIND as WAYS
+from ornstein.ways.saved import Limits
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -99,6 +107,57 @@ def glm(
 
         return sharded_glm(X, y, settings)  # type: ignore[return-value]
     return regression.glm(X, y, **settings)
+
+
+def glmm(
+    X: object,
+    y: object,
+    groups: object,
+    Z: object = None,
+    family: str = "gaussian",
+    priors: MixedPriors | str | None = None,
+    *,
+    intercept: bool = True,
+    offset: ArrayLike | None = None,
+    points: int | str = "auto",
+    correlated: bool = True,
+) -> MixedModel:
+    """A mixed model as a Model whose examples are groups, the groups' effects integrated out.
+
+    Its parameters are the fixed effects, the covariance of the effects and what the family has
+    besides; `summary` shows the standard deviations and correlations of the effects. The search
+    for the mode takes place here.
+
+    Args:
+        X: rows × columns of the fixed effects.
+        y: the response; for the binomial family two columns, successes and trials.
+        groups: one label per row; all rows with the same label share their effects.
+        Z: columns whose coefficients vary among groups, the intercept's column of ones included;
+            None is a random intercept.
+        family: gaussian (in closed form), bernoulli, binomial, poisson, negative-binomial, gamma
+            (log link) or ordinal (logit, without an intercept).
+        priors: None is weakly informative (`MixedPriors`); "flat" is for comparison with maximum
+            likelihood.
+        intercept: whether X gets a column of ones; never for the ordinal family.
+        offset: added to the linear predictor, one number per row.
+        points: nodes of the quadrature in each dimension; "auto" takes as many as bring its error
+            below 0.01 nats over all groups. Groups with three or more effects take one (Laplace).
+        correlated: whether the effects of a group may be correlated.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> groups = np.repeat(np.arange(30), 5)
+    >>> y = rng.normal(size=30)[groups] + rng.normal(size=150)
+    >>> model = glmm(rng.normal(size=(150, 1)), y, groups)
+    >>> model.n_data, model.names
+    (30, ('x0', 'intercept', 'log L[intercept]', 'log_scale'))
+    """
+    from ornstein.curvature.nodes import settled
+    from ornstein.model.mixed import checked
+
+    arguments = (Z, family, priors, intercept and family != "ordinal", offset, points, correlated)
+    model = checked.glmm(X, y, groups, *arguments)
+    return settled(model, None if points == "auto" else int(points))
 
 
 def regress(
@@ -174,7 +233,7 @@ def is_dask(value: object) -> bool:
 
 def sample(
     model: Model,
-    sampler: Sampler | Dynamics | None = None,
+    sampler: Sampler | Dynamics | str | None = None,
     *,
     batch_size: int | str = "auto",
     scheme: str = "replacement",
@@ -194,14 +253,23 @@ def sample(
     client: Client | None = None,
     first_chain: int = 0,
     extrapolate: bool = False,
+    budget: float | None = None,
+    deadline: str | float | None = None,
+    remedy: bool = True,
 ) -> Posterior:
-    """Draw from the posterior by stochastic gradients, with every number that is not given chosen
-    by theory.
+    """Draw from the posterior.
+
+    Without a sampler the library chooses the cheapest way that should end trusted (see `orn.plan`),
+    runs it, judges it, and goes on with what the verdict calls for: at most four ways, listed in
+    `post.history`. With a sampler it runs that one, with every number that is not given chosen by
+    theory, and does not judge.
 
     Args:
         model: what is inferred.
-        sampler: a sampler (a rule that is tuned here) or a Dynamics (taken as it is); None is
-            `ConstantSGD("full")`, or diagonal above 2000 parameters.
+        sampler: None to let the library choose; the name of a way or sampler ("laplace", "nuts",
+            "sgld-cv", …); a sampler (a rule that is tuned here) or a Dynamics (taken as it is).
+            Data that stream from disk or lie on a cluster, and more than 2000 parameters, are left
+            to constant SGD.
         batch_size: S; "auto" is near √N, halved until the step is stable.
         scheme: how minibatches are drawn: "replacement", "without-replacement", "slices" or
             "leverage". Slices are faster on data beyond the processor's caches, and hold two more
@@ -218,8 +286,9 @@ def sample(
         init: pytree or flat vector where all chains start; None starts each at a draw from the
             predicted law.
         seed: same seed, same draws.
-        dtype: "float32" (default) or "float64", for the chain; curvature and theory are always
-            float64.
+        dtype: "float32" or "float64", for the chain; curvature and theory are always float64. None
+            is float32, unless that cannot resolve the posterior of a `Model` beside its place or
+            data: `settings["dtype_reason"]` then says why.
         keep: "draws"; "moments" to keep only mean and covariance; "low-rank" (or "low-rank:K") for
             a covariance of a diagonal plus rank 20 (or K) in memory O(K·D), and `draws` per chain
             from that Gaussian.
@@ -233,6 +302,11 @@ def sample(
             seconds); `orn.resume` goes on from there, to the same draws.
         extrapolate: run again at half the step and move the draws to the mean extrapolated from
             both (sampling/extrapolate.py).
+        budget: passes over the data (row gradients / N) that everything together may take, where
+            the library chooses; None is a function of the number of rows and parameters.
+        deadline: "60s", "5m": stop early, with what there is then; `settings["stopped"]` says
+            where, and which budget repeats it.
+        remedy: whether to go on where the first way does not end trusted.
 
     Ctrl-C ends the run early: what has been drawn so far is returned, with `settings["complete"]`
     False. Before every chain has a draw it is a KeyboardInterrupt, and so is a second Ctrl-C.
@@ -244,8 +318,9 @@ def sample(
     >>> post.draws.shape
     (4, 500, 4)
     """
+    named = None if isinstance(sampler, str) else sampler
     request = SampleRequest(
-        sampler,
+        named,
         batch_size,
         scheme,
         draws,
@@ -264,7 +339,16 @@ def sample(
         first_chain,
         extrapolate,
     )
-    return run_here(model, request) if client is None else _on_cluster(client, model, request)
+    if isinstance(sampler, str):
+        require_way(sampler)
+        if (way := way_by_name(sampler)) is not None and not way.stochastic:
+            return taken(way, model, request)
+        request = replace(request, sampler=sampler_by_name(sampler))
+    if client is not None:
+        return _on_cluster(client, model, request)
+    if request.sampler is None and chooses(model, request):
+        return sample_automatically(model, request, Limits(budget, deadline, remedy))
+    return run_here(model, request)
 
 
 def _on_cluster(client: Client, model: Model, request: SampleRequest) -> Posterior:
@@ -319,4 +403,6 @@ def resume(
             max_blocks=max_blocks,
             progress=progress,
         )
+    if meta.get("kind") == WAYS:
+        return resumed(path, every, meta, arrays, model, curvature, draws, progress)
     return resumed_here(path, every, meta, arrays, model, sampler, curvature, draws, progress)

@@ -44,6 +44,10 @@ class DivergenceError(OrnsteinError):
         self.chain, self.step, self.last_finite = chain, step, last_finite
 
 
+class WayError(OrnsteinError):
+    """A way to the posterior cannot be taken after all; the sentence says which other one may."""
+
+
 class ClusterError(OrnsteinError):
     """A cluster was lost while a run was on it."""
 

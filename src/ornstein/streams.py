@@ -25,6 +25,8 @@ class Purpose(IntEnum):
     MODE = 29
     LEVERAGE = 30
     HMC = 31
+    PLAN = 32
+    EFFECTS = 40
 
 
 def sequence(seed: int, purpose: Purpose, *numbers: int) -> np.random.SeedSequence:

@@ -109,6 +109,7 @@ def test_nearer_to_the_posterior_than_laplace():
     assert np.abs(vi.sd / truth.sd - 1.0).max() < 0.06
 
 
+@pytest.mark.slow
 def test_softmax_and_an_inferred_noise_scale():
     rng = np.random.default_rng(4)
     features = rng.normal(size=(40, 2))

@@ -20,7 +20,8 @@ seen = []
 jax.monitoring.register_event_listener(lambda event, **rest: seen.append(event))
 orn.cache_compilations(sys.argv[1])
 X = np.random.default_rng(0).normal(size=(200, 2))
-post = orn.sample(orn.glm(X, X @ [1.0, -1.0], noise_scale=1.0), draws=20, chains=1, progress=False)
+model = orn.glm(X, X @ [1.0, -1.0], noise_scale=1.0)
+post = orn.sample(model, orn.ConstantSGD("full"), draws=20, chains=1, progress=False)
 hits, misses = (seen.count("/jax/compilation_cache/cache_" + what) for what in ("hits", "misses"))
 print(hits, misses, post.draws.sum().hex())
 """

@@ -301,10 +301,14 @@ def test_constrained_draws_against_exact_posteriors():
     would be seen.
     """
     arguments = generated(2000)
-    post = orn.sample(orn.from_numpyro(counts, *arguments[counts]), progress=False)
+    post = orn.sample(
+        orn.from_numpyro(counts, *arguments[counts]), orn.ConstantSGD("full"), progress=False
+    )
     exact = scipy.stats.gamma(2.0 + arguments[counts][0].sum(), scale=1.0 / 2001.0)
     agree(post.params["rate"], exact.mean(), exact.std())
-    post = orn.sample(orn.from_numpyro(shares, *arguments[shares]), progress=False)
+    post = orn.sample(
+        orn.from_numpyro(shares, *arguments[shares]), orn.ConstantSGD("full"), progress=False
+    )
     concentration = 1.0 + np.bincount(arguments[shares][0])
     exact = scipy.stats.dirichlet(concentration)
     for position in range(3):
@@ -342,7 +346,7 @@ def test_a_wrong_split_does_not_pass_its_own_check(monkeypatch, part, wrong):
 @pytest.fixture(scope="module")
 def fitted():
     model = orn.from_numpyro(linear, *generated(500)[linear])
-    return model, orn.sample(model, draws=100, progress=False)
+    return model, orn.sample(model, orn.ConstantSGD("full"), draws=100, progress=False)
 
 
 def test_results_carry_the_models_names_on_the_constrained_scale(fitted, tmp_path):
@@ -378,7 +382,10 @@ def test_predictions_are_the_mean_of_the_observed_site(fitted):
 def test_predictions_by_group():
     group, x, y, groups = generated(500)[varying_intercepts]
     post = orn.sample(
-        orn.from_numpyro(varying_intercepts, group, x, y, groups), draws=50, progress=False
+        orn.from_numpyro(varying_intercepts, group, x, y, groups),
+        orn.ConstantSGD("full"),
+        draws=50,
+        progress=False,
     )
     found = post.predict({"group": np.array([4, 0]), "x": np.array([0.0, 1.0])}, draws=None).draws
     intercepts, slope = post.params["intercepts"].reshape(-1, 5), post.params["slope"].reshape(-1)
@@ -421,7 +428,9 @@ def test_agrees_with_nuts(model_fn):
     its own error is allowed for as well, 0.1 sd and 10 %, as the verdict says.
     """
     arguments = generated(3000)[model_fn]
-    post = orn.sample(orn.from_numpyro(model_fn, *arguments), progress=False)
+    post = orn.sample(
+        orn.from_numpyro(model_fn, *arguments), orn.ConstantSGD("full"), progress=False
+    )
     reference = nuts(model_fn, *arguments)
     for name, exact in reference.items():
         if name == "fitted":

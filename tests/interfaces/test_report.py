@@ -156,7 +156,10 @@ def test_a_loaded_fit_is_reported_without_its_data(fitted, tmp_path):
         fitted.report(tmp_path / "absent" / "report.html")
 
 
-def sampled(sampler=None, columns: int = 3, **options) -> orn.Posterior:
+FULL = orn.ConstantSGD("full")
+
+
+def sampled(sampler=FULL, columns: int = 3, **options) -> orn.Posterior:
     values = features(400, columns)
     model = orn.glm(
         values, values.sum(axis=1) + np.random.default_rng(1).normal(size=400), prior_precision=1.0
@@ -185,6 +188,7 @@ def sampled(sampler=None, columns: int = 3, **options) -> orn.Posterior:
                     intercept=False,
                     prior_precision=1.0,
                 ),
+                orn.ConstantSGD("full"),
                 draws=50,
                 progress=False,
             ),

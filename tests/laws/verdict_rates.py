@@ -16,6 +16,7 @@ import time
 import warnings
 from collections import defaultdict
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -73,13 +74,14 @@ class Judged:
     level: str
     distance: float = np.nan
     move: float = np.nan
+    certain: float = np.nan
     raised: tuple[str, ...] = ()
     seconds: float = np.nan
     check_seconds: float = np.nan
 
     @property
     def error(self):
-        return Error(self.distance, self.move)
+        return Error(self.distance, self.move, self.certain)
 
     @property
     def wrong(self):
@@ -113,6 +115,7 @@ def judge(problem, way, seed=0) -> Judged:
         verdict.level,
         error.distance,
         error.move,
+        error.certain,
         raised,
         round(fitted - began, 2),
         round(checked - fitted, 2),
@@ -157,9 +160,9 @@ def rates(judged):
             yield f"  {name:<28} {rate(chosen, counts)}"
 
 
-def read(path):
-    with Path(path).open() as file:
-        return [Judged(**{**row, "raised": tuple(row["raised"])}) for row in map(json.loads, file)]
+def read(paths):
+    lines = (line for path in paths for line in Path(path).read_text().splitlines())
+    return [Judged(**{**row, "raised": tuple(row["raised"])}) for row in map(json.loads, lines)]
 
 
 def main() -> None:
@@ -169,18 +172,17 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--out", default="rates.jsonl")
-    parser.add_argument("--read")
+    parser.add_argument("--read", nargs="+")
     given = parser.parse_args()
     if not given.read:
         with Path(given.out).open("a") as file:
-            for way in given.ways:
-                for problem in HALVES[given.half]:
-                    if given.kinds and problem.kind not in given.kinds:
-                        continue
-                    for seed in range(given.seeds):
-                        file.write(json.dumps(asdict(judge(problem, way, seed))) + "\n")
-                        file.flush()
-    print("\n".join(rates(read(given.read or given.out))))
+            for problem in HALVES[given.half]:
+                if given.kinds and problem.kind not in given.kinds:
+                    continue
+                for way, seed in product(given.ways, range(given.seeds)):
+                    file.write(json.dumps(asdict(judge(problem, way, seed))) + "\n")
+                    file.flush()
+    print("\n".join(rates(read(given.read or [given.out]))))
 
 
 if __name__ == "__main__":

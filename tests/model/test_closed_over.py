@@ -85,7 +85,15 @@ def test_the_hessian_is_exact_and_draws_come_in_both_widths():
     model = orn.Model(forms()["as a JAX array"], DATA, init=np.zeros(2))
     assert np.abs(orn.measure(model).hessian - PRECISION).max() < 1e-14
     narrow, wide = (
-        orn.sample(model, draws=200, chains=2, batch_size=10, dtype=dtype, progress=False)
+        orn.sample(
+            model,
+            orn.ConstantSGD("full"),
+            draws=200,
+            chains=2,
+            batch_size=10,
+            dtype=dtype,
+            progress=False,
+        )
         for dtype in ("float32", "float64")
     )
     assert np.allclose(narrow.draws, wide.draws, atol=1e-5) and np.ptp(wide.draws) > 0.1
@@ -116,7 +124,9 @@ def test_objects_that_hold_arrays_are_equal_to_themselves_alone():
     one, other = (orn.Model(Scaled(f * PRECISION), DATA, init=np.zeros(2)) for f in (1.0, 2.0))
     assert one.loss != other.loss
     spreads = [
-        orn.sample(model, draws=300, chains=2, batch_size=10, progress=False).covariance
+        orn.sample(
+            model, orn.ConstantSGD("full"), draws=300, chains=2, batch_size=10, progress=False
+        ).covariance
         for model in (one, other)
     ]
     ratio = np.diagonal(spreads[0]) / np.diagonal(spreads[1])
@@ -172,6 +182,8 @@ def test_numpyro_models_may_close_over_arrays_too(dtype):
     scaled = DATA * scales
     hessian = (scaled.T @ scaled + np.eye(2) / 3.3**2) / len(DATA)
     assert np.allclose(orn.measure(model).hessian, hessian, rtol=1e-12)
-    post = orn.sample(model, draws=300, chains=2, dtype=dtype, progress=False)
+    post = orn.sample(
+        model, orn.ConstantSGD("full"), draws=300, chains=2, dtype=dtype, progress=False
+    )
     truth = np.linalg.solve(len(DATA) * hessian, scaled.T @ y)
     assert np.all(np.abs(post.mean - truth) < 0.3 * post.sd)

@@ -36,9 +36,8 @@ def target(family, y):
 
 def build(family, **settings):
     X, y = regression_data(N, D, seed=3)
-    return orn.glm(
-        X, target(family, y), "categorical" if family == "five classes" else family, **settings
-    )
+    named = "categorical" if family == "five classes" else family
+    return orn.glm(X, target(family, y), named, **{"prior_precision": 1.0, **settings})
 
 
 RAMP, WAVE = np.linspace(0.2, 2.0, N), np.cos(np.arange(N))
@@ -408,7 +407,9 @@ class TestPredict:
     def test_predictions_are_means_of_the_family(self, family):
         X, y = regression_data(200, D)
         model = orn.glm(X, target(family, y), family, prior_precision=1.0)
-        post = orn.sample(model, draws=5, chains=2, warmup=0, progress=False)
+        post = orn.sample(
+            model, orn.ConstantSGD("full"), draws=5, chains=2, warmup=0, progress=False
+        )
         found = post.predict(X[:4])
         params = jax.tree.map(lambda leaf: leaf.reshape(10, *leaf.shape[2:]), post.params)
         coef, intercept = params["coef"], params["intercept"]
@@ -432,7 +433,12 @@ class TestPredict:
     def test_new_rows_of_every_kind(self):
         X, y = regression_data(200, D)
         post = orn.sample(
-            orn.glm(X, y, prior_precision=1.0), draws=5, chains=2, warmup=0, progress=False
+            orn.glm(X, y, prior_precision=1.0),
+            orn.ConstantSGD("full"),
+            draws=5,
+            chains=2,
+            warmup=0,
+            progress=False,
         )
         wanted = post.predict(X[:4]).mean
         for kind in (pandas.DataFrame, jnp.asarray, scipy.sparse.csr_matrix):
@@ -441,7 +447,12 @@ class TestPredict:
     def test_wrong_columns_get_a_sentence(self):
         X, y = regression_data(200, D)
         post = orn.sample(
-            orn.glm(X, y, prior_precision=1.0), draws=5, chains=2, warmup=0, progress=False
+            orn.glm(X, y, prior_precision=1.0),
+            orn.ConstantSGD("full"),
+            draws=5,
+            chains=2,
+            warmup=0,
+            progress=False,
         )
         with pytest.raises(orn.InputError, match="predict"):
             post.predict(X[:4, :2])

@@ -167,7 +167,7 @@ TAKEN = {
     "nullable types": pd.DataFrame(X, columns=["a", "b"]).astype("Float64"),
     "a frame in another order of its own": pd.DataFrame(X[::-1])[::-1].reset_index(drop=True),
     "rows of masked arrays": [np.ma.array(row) for row in X],
-    "a matrix": np.matrix(X),
+    "a matrix": X.view(np.matrix),
     "long doubles": X.astype(np.longdouble),
     "on a device": jnp.asarray(X),
     "sparse": scipy.sparse.coo_matrix(X),

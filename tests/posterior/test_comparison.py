@@ -26,7 +26,7 @@ def model():
 def posteriors(model):
     return {
         "laplace": orn.laplace(model, draws=500),
-        "full": orn.sample(model, draws=500, progress=False),
+        "full": orn.sample(model, orn.ConstantSGD("full"), draws=500, progress=False),
         "scalar": orn.sample(model, orn.ConstantSGD("scalar"), draws=200, progress=False),
     }
 
@@ -141,7 +141,7 @@ def test_a_diagonal_covariance_is_a_matrix_of_moderate_size():
 
 
 def test_moments_alone_can_be_compared(model, posteriors):
-    moments = orn.sample(model, draws=500, keep="moments", progress=False)
+    moments = orn.sample(model, orn.ConstantSGD("full"), draws=500, keep="moments", progress=False)
     row = orn.compare({"moments": moments, **posteriors}).rows[0]
     assert row.kl_qp == pytest.approx(orn.compare(posteriors).to_frame().loc["full", "kl_qp"])
     # States between the draws count: more effective draws than there are draws two relaxation times
@@ -231,7 +231,11 @@ def test_plots_of_one_posterior(posteriors, model, tmp_path):
     with pytest.raises(orn.InputError, match="there is no ELBO to plot"):
         plots.elbo(posteriors["laplace"])
     with pytest.raises(orn.InputError, match="only moments were kept"):
-        plots.trace(orn.sample(model, draws=20, warmup=10, keep="moments", progress=False))
+        plots.trace(
+            orn.sample(
+                model, orn.ConstantSGD("full"), draws=20, warmup=10, keep="moments", progress=False
+            )
+        )
     with pytest.raises(orn.FileError, match=r"cannot write .*plot\.png: No such file"):
         plots.marginals(posteriors["full"], path=tmp_path / "absent" / "plot.png")
 

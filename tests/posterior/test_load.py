@@ -59,6 +59,7 @@ def test_threads_of_different_precision_do_not_disturb_each_other():
         dtype = ("float32", "float64")[number % 2]
         return orn.sample(
             orn.glm(X, y, prior_precision=1.0),
+            orn.ConstantSGD("full"),
             draws=10,
             thin=5,
             warmup=20,
@@ -146,7 +147,7 @@ def grown_after(fits, warm, make, size):
     options = {"draws": 4, "chains": 1, "thin": 1, "warmup": 2, "batch_size": 5, "progress": False}
     readings = {}
     for number in range(fits):
-        orn.sample(make(number), **options)
+        orn.sample(make(number), orn.ConstantSGD("full"), **options)
         if warm - 10 <= number < warm or number >= fits - 10:
             gc.collect()
             readings[number] = size()

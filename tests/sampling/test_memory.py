@@ -23,7 +23,7 @@ from peak_memory import peak
 import jax, scipy.linalg, scipy.optimize, scipy.sparse
 import ornstein as orn
 model = orn.glm(np.eye(60, 3), np.arange(60.0), noise_scale=1.0)
-orn.sample(model, draws=5, warmup=0, progress=False)  # compilers loaded
+orn.sample(model, orn.ConstantSGD("full"), draws=5, warmup=0, progress=False)  # compilers loaded
 baseline = peak()
 rng = np.random.default_rng(0)
 X = np.empty(({N}, {D}), dtype=np.float32)
@@ -32,8 +32,8 @@ for start in range(0, {N}, 10_000):
 y = X[:, 0] + rng.normal(size={N}).astype(np.float32)
 data = X.nbytes + y.nbytes
 with_data = peak()
-post = orn.sample(orn.glm(X, y), batch_size=200, draws=20, chains=2, thin=50, warmup=100,
-                  progress=False)
+post = orn.sample(orn.glm(X, y), orn.ConstantSGD("full"), batch_size=200, draws=20, chains=2,
+                  thin=50, warmup=100, progress=False)
 assert np.all(np.isfinite(post.draws))
 print(json.dumps({{"baseline": baseline, "data": data, "with_data": with_data, "peak": peak()}}))
 """
@@ -77,7 +77,8 @@ if {family!r} == "gaussian":
     model = orn.glm(X, signal + noise, noise_scale=2.0, prior_precision=100.0)
 else:
     model = orn.glm(X, signal + noise > 0, "bernoulli")
-post = orn.sample(model, draws=50, chains=4, progress=False, max_steps={max_steps})
+post = orn.sample(model, orn.ConstantSGD("full"), draws=50, chains=4, progress=False,
+                  max_steps={max_steps})
 assert post.draws.shape == (4, 50, columns + 1) and np.all(np.isfinite(post.draws))
 after_fit = peak()
 level = post.check().level

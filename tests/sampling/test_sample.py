@@ -25,7 +25,10 @@ def regression():
     return model, orn.measure(model)
 
 
-def quick(sampler=None, **options):
+FULL = orn.ConstantSGD("full")
+
+
+def quick(sampler=FULL, **options):
     model, curvature = regression()
     defaults = {
         "curvature": curvature,
@@ -79,7 +82,8 @@ class TestWine:
             "progress": False,
         }
         single, double = (
-            orn.sample(model, dtype=dtype, **options) for dtype in ("float32", "float64")
+            orn.sample(model, orn.ConstantSGD("full"), dtype=dtype, **options)
+            for dtype in ("float32", "float64")
         )
         shift = np.abs(single.draws - double.draws) / curvature.laplace.standard_deviation
         assert np.max(shift) < 1e-3
@@ -215,7 +219,14 @@ class TestStability:
             orn.DivergenceError, match="left the finite numbers near step"
         ) as caught:
             orn.sample(
-                model, init=far, warmup=200, draws=10, batch_size=5, progress=False, max_steps=10**7
+                model,
+                orn.ConstantSGD("full"),
+                init=far,
+                warmup=200,
+                draws=10,
+                batch_size=5,
+                progress=False,
+                max_steps=10**7,
             )
         error = caught.value
         assert error.step >= 1 and error.chain in range(4)
@@ -332,7 +343,7 @@ class TestAnyModel:
 
     def test_draws_come_back_in_the_users_tree(self):
         model, x = self.model()
-        post = orn.sample(model, draws=300, chains=2, progress=False)
+        post = orn.sample(model, orn.ConstantSGD("full"), draws=300, chains=2, progress=False)
         assert post.params["layer"]["weight"].shape == (2, 300, 3, 2) and post.params[
             "bias"
         ].shape == (2, 300, 2)
@@ -351,7 +362,9 @@ class TestAnyModel:
 
     def test_arviz_has_one_variable_per_leaf(self):
         model, _ = self.model()
-        post = orn.sample(model, draws=20, chains=2, warmup=0, progress=False)
+        post = orn.sample(
+            model, orn.ConstantSGD("full"), draws=20, chains=2, warmup=0, progress=False
+        )
         data = post.to_arviz()
         assert data.posterior["layer.weight"].shape == (2, 20, 3, 2)
         assert np.array_equal(data.posterior["bias"].to_numpy(), post.params["bias"])
@@ -360,7 +373,9 @@ class TestAnyModel:
     def test_a_model_without_predict_says_so(self):
         model = orn.Model(lambda t, x: -0.5 * (x - t) ** 2, np.arange(50.0), init=0.0)
         with pytest.raises(orn.InputError, match="no predict function"):
-            orn.sample(model, draws=5, warmup=0, progress=False).predict(np.zeros(2))
+            orn.sample(model, orn.ConstantSGD("full"), draws=5, warmup=0, progress=False).predict(
+                np.zeros(2)
+            )
 
 
 class TestPosterior:

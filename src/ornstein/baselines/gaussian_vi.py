@@ -18,6 +18,7 @@ import scipy.linalg
 
 from ornstein.baselines.common import checked_numbers, delivered, independent_draws
 from ornstein.baselines.laplace import CountedPasses
+from ornstein.baselines.wide import HEAD, at_the_mode, draws_of, spread_out
 from ornstein.checks import FULL_LIMIT, is_number
 from ornstein.compute.one_thread import one_thread
 from ornstein.curvature.curvature import Curvature
@@ -27,6 +28,7 @@ from ornstein.curvature.measure import measure
 from ornstein.errors import ConvergenceWarning, CurvatureError, InputError
 from ornstein.model.model import Model
 from ornstein.posterior.posterior import Posterior
+from ornstein.posterior.working import in_working_coordinates
 from ornstein.theory import Gaussian
 from ornstein.types import Array
 
@@ -39,12 +41,15 @@ DEPTH = 3  # earlier rounds that a step takes into account
 def gaussian_vi(
     model: Model,
     *,
-    draws: int = 1000,
+    draws: int | None = None,
     chains: int = 4,
     seed: int = 0,
     curvature: Curvature | None = None,
     tolerance: float = 0.01,
     rounds: int = 20,
+    dense_limit: int = FULL_LIMIT,
+    head: int = HEAD,
+    solves: float | None = None,
 ) -> Posterior:
     """Independent draws from the Gaussian q that minimises KL(q ‖ posterior).
 
@@ -59,14 +64,25 @@ def gaussian_vi(
     `settings["converged"]` says whether the last round changed little; a ConvergenceWarning says it
     where it did not.
 
+    With more parameters than `dense_limit`, a regression's precision is never held: draws of q are
+    solutions of linear systems, by conjugate gradients on the rows. q's mean is then its own, and
+    `covariance` is the diagonal, from 128 draws and all that is known given them. That is for
+    sparse rows; dense ones need head=D.
+
     Args:
-        model: what is inferred, with at most 2000 parameters.
-        draws, chains: independent draws from q, arranged in chains so that all tools accept them.
+        model: what is inferred: any model up to `dense_limit` parameters, a regression with a
+            normal prior beyond.
+        draws, chains: independent draws from q, arranged in chains so that all tools accept them;
+            None is 1000 a chain, and 50 beyond `dense_limit`.
         seed: same seed, same draws; q itself does not depend on it.
         curvature: measured before, saves the search for the mode.
         tolerance: stop when a round changes no mean by more than so many standard deviations, and
             no standard deviation by more than this share of it.
         rounds: bound on their number.
+        dense_limit: parameters up to which whole matrices are held, at most 2000.
+        head: beyond it, the heaviest parameters whose block of the precision is held: 8·head²
+            bytes.
+        solves: tolerance of linear systems; None is 1e-3, and 1e-4 where head is 0.
 
     >>> import numpy as np
     >>> from ornstein.model.regression import glm
@@ -75,18 +91,36 @@ def gaussian_vi(
     >>> post.mean.round(1)
     array([ 2.6, -0.1])
     """
-    started = time.perf_counter()
+    wide = model.dim > dense_limit
+    draws = (50 if wide else 1000) if draws is None else draws
     checked_numbers(draws=draws, chains=chains, rounds=rounds)
-    checked_numbers(0, seed=seed)
-    if not is_number(tolerance) or tolerance <= 0.0:
-        raise InputError(f"tolerance must be positive; got {tolerance!r}")
-    if model.dim > FULL_LIMIT:
-        raise InputError(
-            f"Gaussian VI holds matrices of {model.dim}² numbers here; it is offered up to"
-            f" {FULL_LIMIT} parameters: use orn.bbvi(model)"
-        )
+    checked_numbers(0, seed=seed, dense_limit=dense_limit, head=head)
+    for name, value in (("tolerance", tolerance), ("solves", 1.0 if solves is None else solves)):
+        if not is_number(value) or value <= 0.0:
+            raise InputError(f"{name} must be positive; got {value!r}")
+    if dense_limit > FULL_LIMIT:
+        raise InputError(f"dense_limit must be at most {FULL_LIMIT}; got {dense_limit}")
+    if wide:
+        return _by_rows(model, draws, chains, seed, tolerance, rounds, head, solves)
+
+    def run(worked: Model, known: Curvature | None, _: Array | None) -> Posterior:
+        return _by_matrices(worked, draws, chains, seed, known, tolerance, rounds)
+
+    return in_working_coordinates(model, curvature, None, run)
+
+
+def _by_matrices(
+    model: Model,
+    draws: int,
+    chains: int,
+    seed: int,
+    curvature: Curvature | None,
+    tolerance: float,
+    rounds: int,
+) -> Posterior:
+    started = time.perf_counter()
     passes = CountedPasses(derivatives_of(model))
-    curvature = measure(model, derivatives=passes) if curvature is None else curvature
+    curvature = measure(model, derivatives=passes, seed=seed) if curvature is None else curvature
     if curvature.dim != model.dim:
         raise InputError(f"the curvature has {curvature.dim} parameters, the model {model.dim}")
     if curvature.diagonal:
@@ -94,7 +128,7 @@ def gaussian_vi(
     expectation = Expectation(model)
     found = _fitted(expectation, curvature.laplace, tolerance, rounds)
     if not found.converged:
-        warnings.warn(found.statement, ConvergenceWarning, stacklevel=3)
+        warnings.warn(found.statement, ConvergenceWarning, stacklevel=6)
     law = found.law
     ratio = law.standard_deviation / curvature.laplace.standard_deviation
     shift = np.abs(law.mean - curvature.mode) / law.standard_deviation
@@ -114,6 +148,44 @@ def gaussian_vi(
         shift=float(shift.max()),
         sd_ratio=(float(ratio.min()), float(ratio.max())),
         approximate=curvature.approximate,
+    )
+
+
+def _by_rows(
+    model: Model,
+    draws: int,
+    chains: int,
+    seed: int,
+    tolerance: float,
+    rounds: int,
+    head: int,
+    solves: float | None,
+) -> Posterior:
+    """The same without a matrix of all parameters."""
+    started = time.perf_counter()
+    found = at_the_mode(model, head, solves)
+    mode = found.mean
+    number, change, variances = spread_out(found, tolerance, rounds)
+    fitted = Fitted(Gaussian(found.mean, variances), number, change, tolerance)
+    if not fitted.converged:
+        warnings.warn(fitted.statement, ConvergenceWarning, stacklevel=4)
+    values = draws_of(found, chains, draws, seed)
+    return delivered(
+        model,
+        "gaussian_vi",
+        values,
+        started,
+        found.passes,
+        moments=fitted.law,
+        exact_moments=False,
+        seed=int(seed),
+        rounds=number,
+        converged=fitted.converged,
+        convergence=fitted.statement,
+        change=change,
+        shift=float(np.max(np.abs(found.mean - mode) / np.sqrt(variances))),
+        head=int(found.head.heavy.size),
+        approximate="",
     )
 
 

@@ -6,11 +6,15 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from ornstein.baselines.common import checked_numbers, delivered
 from ornstein.baselines.gaussian_vi import gaussian_vi
+from ornstein.baselines.wide import HeadCoordinates, WideGaussian, around, from_rows
 from ornstein.checks import is_number, require_memory
 from ornstein.compute.one_thread import one_thread
 from ornstein.curvature.curvature import Curvature
@@ -18,13 +22,14 @@ from ornstein.engine.lockstep import States, Target, move, tuned
 from ornstein.errors import ConvergenceWarning, CurvatureError, InputError
 from ornstein.model.model import Model
 from ornstein.posterior.posterior import Posterior
+from ornstein.posterior.working import in_working_coordinates
 from ornstein.streams import Purpose, stream
 from ornstein.theory import Gaussian
 from ornstein.types import Array
 from ornstein.verdict.coordinates import Coordinates
 from ornstein.verdict.density import Density
 
-MOST_KICKS, PILOT = 64, 6  # per trajectory, and trajectories with each number of kicks tried
+MOST_KICKS, PILOT = 256, 6  # per trajectory, and trajectories with each number of kicks tried
 # During warm-up one trajectory in so many takes so many times smaller steps: it frees chains whose
 # start was in a tail, where the density falls faster than the Gaussian's.
 EVERY, SMALLER_STEPS = 4, 4
@@ -52,6 +57,10 @@ def hmc(
     Its number of gradients is the least that `target_accept` allows, found in a pilot and then
     fixed.
 
+    Sparse regressions with more than 2000 parameters take the precision of Gaussian VI from the
+    rows: whole for the 2000 heaviest parameters, its diagonal for the others. Trajectories are then
+    longer, as the slowest direction needs (`settings["quarters"]` quarter periods).
+
     `settings` holds `kicks` (gradients per draw), `accepted` (mean chance of acceptance),
     `least_accepted` (that of the worst chain) and `passes`, where a gradient of one chain is one
     pass.
@@ -72,7 +81,6 @@ def hmc(
     >>> post.settings["kicks"], bool(post.settings["accepted"] > 0.7)
     (1, True)
     """
-    started = time.perf_counter()
     checked_numbers(draws=draws, chains=chains)
     checked_numbers(0, warmup=warmup, seed=seed)
     if kicks is not None:
@@ -80,62 +88,133 @@ def hmc(
     if not is_number(target_accept) or not 0.0 < target_accept < 1.0:
         raise InputError(f"target_accept must lie between 0 and 1; got {target_accept!r}")
     require_memory("an array of draws", chains, draws, model.dim)
-    near, spent, curvature = _near(model, gaussian)
-    density, generator = Density(model), stream(seed, Purpose.HMC)
-    coordinates = Coordinates.of(near.mean, near.covariance)
-    target = _target(density, coordinates)
-    states = States.at(target, generator.standard_normal((chains, model.dim)))
+    _require_fitting(model, gaussian)
+    given = Settings(draws, chains, warmup, kicks, target_accept, seed)
+
+    def run(worked: Model, _: Curvature | None, start: Array | None) -> Posterior:
+        return _hmc(worked, _in_working(model, gaussian), given)
+
+    return in_working_coordinates(model, None, None, run)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What was asked for."""
+
+    draws: int
+    chains: int
+    warmup: int
+    kicks: int | None
+    target_accept: float
+    seed: int
+
+
+def _hmc(model: Model, gaussian: Gaussian | Posterior | None, given: Settings) -> Posterior:
+    started, kicks = time.perf_counter(), given.kicks
+    guide, generator = _guide(model, gaussian, given.chains), stream(given.seed, Purpose.HMC)
+    density = Density(model)
+    target = _target(density, guide.coordinates)
+    states = States.at(target, guide.starts(generator))
     if not np.any(np.isfinite(states.energy)):
         raise CurvatureError(
             "the density is zero or not finite at every draw of the Gaussian: give another one"
         )
+    step = partial(move, target, generator=generator, quarters=guide.quarters)
     if kicks is None:
-        states, kicks, _ = tuned(target, states, target_accept, MOST_KICKS, PILOT, generator)
-    for number in range(warmup):
-        longer = SMALLER_STEPS if number % EVERY == 0 else 1
-        states, _ = move(target, states, longer * kicks, generator)
-    values, chances = np.empty((chains, draws, model.dim)), np.zeros(chains)
-    for number in range(draws):
-        states, chance = move(target, states, kicks, generator)
-        values[:, number] = coordinates.theta(states.z)
-        chances += chance / draws
+        states, kicks, _ = tuned(
+            target, states, given.target_accept, MOST_KICKS, PILOT, generator, guide.quarters
+        )
+    for number in range(given.warmup):
+        states, _ = step(states, (SMALLER_STEPS if number % EVERY == 0 else 1) * kicks)
+    values = np.empty((given.chains, given.draws, model.dim))
+    chances = np.zeros(given.chains)
+    for number in range(given.draws):
+        states, chance = step(states, kicks)
+        values[:, number] = guide.coordinates.theta(states.z)
+        chances += chance / given.draws
     _warn(chances)
     return delivered(
         model,
         "hmc",
         values,
         started,
-        spent + density.passes,
-        curvature=curvature,
-        seed=int(seed),
-        warmup=int(warmup),
+        guide.passes + density.passes,
+        curvature=guide.curvature,
+        seed=int(given.seed),
+        warmup=int(given.warmup),
         kicks=int(kicks),
+        quarters=guide.quarters,
         accepted=float(chances.mean()),
         least_accepted=float(chances.min()),
     )
 
 
-def _near(
-    model: Model, gaussian: Gaussian | Posterior | None
-) -> tuple[Gaussian, float, Curvature | None]:
-    """The Gaussian, the passes over the data that finding it took and the curvature it came
-    with.
+def _require_fitting(model: Model, gaussian: object) -> None:
+    if gaussian is not None and not isinstance(gaussian, Gaussian | Posterior):
+        raise InputError(
+            f"gaussian must be a Gaussian, a Posterior or None; got a {type(gaussian).__name__}"
+        )
+    if gaussian is not None and np.size(gaussian.mean) != model.dim:
+        raise InputError(
+            f"the Gaussian has {np.size(gaussian.mean)} parameters, the model {model.dim}"
+        )
+
+
+def _in_working(model: Model, gaussian: Gaussian | Posterior | None) -> Gaussian | Posterior | None:
+    """What was given, in the coordinates of the run."""
+    if gaussian is None or model.worked is None:
+        return gaussian
+    if isinstance(gaussian, Posterior) and gaussian.ran is not None:
+        return gaussian.ran
+    coordinates = model.worked.coordinates
+    covariance = coordinates.working_covariance(gaussian.covariance)
+    return Gaussian(coordinates.working(gaussian.mean), covariance)
+
+
+@dataclass(frozen=True, eq=False)
+class Guide:
+    """Coordinates in which the posterior is about a standard normal, draws of it in them, and the
+    quarter turns that its slowest direction takes.
     """
+
+    coordinates: Coordinates | HeadCoordinates
+    starts: Callable[[np.random.Generator], Array]
+    passes: float = 0.0
+    quarters: float = 1.0
+    curvature: Curvature | None = None
+
+
+def _guide(model: Model, gaussian: Gaussian | Posterior | None, chains: int) -> Guide:
+    if from_rows(model) and not isinstance(gaussian, Gaussian):
+        return _wide_guide(around(model, gaussian), chains)
     spent = 0.0
     if gaussian is None:
         gaussian = gaussian_vi(model, draws=1, chains=1)
         spent = gaussian.settings["passes"]
-    if not isinstance(gaussian, Gaussian | Posterior):
-        raise InputError(
-            f"gaussian must be a Gaussian, a Posterior or None; got a {type(gaussian).__name__}"
-        )
-    near = Gaussian(gaussian.mean, gaussian.covariance)
-    if near.mean.size != model.dim:
-        raise InputError(f"the Gaussian has {near.mean.size} parameters, the model {model.dim}")
-    return near, spent, gaussian.curvature if isinstance(gaussian, Posterior) else None
+    curvature = gaussian.curvature if isinstance(gaussian, Posterior) else None
+    return Guide(
+        Coordinates.of(gaussian.mean, gaussian.covariance),
+        lambda generator: generator.standard_normal((chains, model.dim)),
+        spent,
+        curvature=curvature,
+    )
 
 
-def _target(density: Density, coordinates: Coordinates) -> Target:
+def _wide_guide(found: WideGaussian, chains: int) -> Guide:
+    """The metric of the heaviest parameters, diagonal for the others: its factor is exact, so that
+    momenta are what they should be.
+    """
+    coordinates = HeadCoordinates(found.mean, found.head)
+    slowest = min(1.0, coordinates.slowest(found.precision))
+
+    def starts(generator: np.random.Generator) -> Array:
+        deviations, _ = found.deviations(chains, generator)
+        return found.head.inverse_root(deviations.T)
+
+    return Guide(coordinates, starts, found.passes, float(1.0 / np.sqrt(slowest)))
+
+
+def _target(density: Density, coordinates: Coordinates | HeadCoordinates) -> Target:
     """U and its gradient in the coordinates in which the Gaussian is a standard normal."""
 
     def energy_and_slope(z: Array) -> tuple[Array, Array]:
@@ -153,5 +232,5 @@ def _warn(chances: Array) -> None:
             f" {LEAST_ACCEPTED:.0%}): the Gaussian is far from the posterior. Give more kicks, or"
             " use orn.nuts(model)",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=6,
         )

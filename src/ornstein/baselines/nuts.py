@@ -4,9 +4,11 @@ it.
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import jax
@@ -33,17 +35,39 @@ from ornstein.posterior.working import in_working_coordinates
 from ornstein.streams import Purpose, stream
 from ornstein.types import Array, PyTree, Traced
 
+# No bound: a chain of a million transitions of the longest trajectories.
+MOST_LEAPFROGS = 2**30
+
 
 @dataclass(frozen=True)
-class _Program:
-    """What is compiled: the posterior, NumPyro's settings and the length of a chain."""
+class Program:
+    """What is compiled: the posterior, NumPyro's settings and the length of a chain.
+
+    A chain keeps `draws` states, `thin` transitions apart. `adapts` says whether warm-up tunes the
+    mass matrix beside the step.
+    """
 
     loss: Loss
     warmup: int
     draws: int
-    dense_mass: bool
-    target_accept: float
-    max_tree_depth: int
+    dense_mass: bool = False
+    target_accept: float = 0.8
+    max_tree_depth: int = 10
+    thin: int = 1
+    adapts: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Chains:
+    """Displacements from the centre (chains, draws, D), and what they took; not `complete` where a
+    bound on the leapfrog steps was met first.
+    """
+
+    displacements: Array
+    leapfrogs: int
+    divergences: int
+    longest: int
+    complete: bool = True
 
 
 def nuts(
@@ -68,7 +92,7 @@ def nuts(
 
     Args:
         model: what is inferred.
-        draws, chains, warmup: draws kept and thrown away per chain; chains run one after the other.
+        draws, chains, warmup: draws kept and thrown away per chain.
         dense_mass: adapt a full mass matrix, for correlated posteriors of moderate dimension.
         target_accept, max_tree_depth: as in NumPyro.
         init: pytree or flat vector; None is the model's. Chains start around it, two standard
@@ -82,34 +106,25 @@ def nuts(
     if not 0.0 < target_accept < 1.0:
         raise InputError(f"target_accept must lie between 0 and 1; got {target_accept}")
     precision = checked_dtype(dtype)
-    require_memory("an array of draws", chains, draws + warmup, model.dim)
+    require_memory("an array of draws", chains, draws, model.dim)
 
     def run(worked: Model, _: Curvature | None, start: Array | None) -> Posterior:
-        program = _Program(worked.loss, warmup, draws, dense_mass, target_accept, max_tree_depth)
+        program = Program(worked.loss, warmup, draws, dense_mass, target_accept, max_tree_depth)
         return _nuts(worked, program, chains, start, seed, precision)
 
     return in_working_coordinates(model, None, init, run)
 
 
 def _nuts(
-    model: Model, program: _Program, chains: int, init: PyTree, seed: int, dtype: str
+    model: Model, program: Program, chains: int, init: PyTree, seed: int, dtype: str
 ) -> Posterior:
     import numpyro
 
     started, warmup = time.perf_counter(), program.warmup
     centre = start_of(model, init)
-    starts, passes = _starts(model, centre, chains, seed)
-    with width(dtype):
-        problem = model.problem(dtype, centre)
-        keys = jax.random.split(jax.random.key(seed), chains)
-        results = [
-            _chain(program, key, jnp.asarray(start, dtype), problem)
-            for key, start in zip(keys, starts, strict=True)
-        ]
-        displacements, lengths, diverged = (
-            np.stack([np.asarray(part) for part in parts]) for parts in zip(*results, strict=True)
-        )
-    divergences = int(diverged[:, warmup:].sum())
+    starts, passes = dispersed(model, centre, chains, seed)
+    found = run_chains(model, program, centre, starts, seed, dtype)
+    divergences = found.divergences
     if divergences:
         warnings.warn(
             f"{divergences} of {program.draws * chains} NUTS transitions diverged: the draws may"
@@ -121,24 +136,76 @@ def _nuts(
     return delivered(
         model,
         "nuts",
-        centre + displacements[:, warmup:].astype(float),
+        centre + found.displacements,
         started,
-        passes + int(lengths.sum()),
+        passes + found.leapfrogs,
         seed=int(seed),
         dtype=dtype,
         warmup=warmup,
         dense_mass=program.dense_mass,
         divergences=divergences,
-        longest_trajectory=int(lengths[:, warmup:].max()),
+        longest_trajectory=found.longest,
         numpyro=numpyro.__version__,
+    )
+
+
+def run_chains(
+    model: Model,
+    program: Program,
+    centre: Array,
+    starts: Array,
+    seed: int,
+    dtype: str,
+    root: Array | None = None,
+    most: int = MOST_LEAPFROGS,
+) -> Chains:
+    """Chains on threads, from `starts` (chains, D), displacements from the centre.
+
+    A chain that has taken `most` leapfrog steps ends, and all chains are cut to the shortest. With
+    a `root` (D, D) starts and states of the chains are z, and displacements root·z.
+    """
+    with width(dtype):
+        problem = model.problem(dtype, centre)
+        keys = jax.random.split(jax.random.key(seed), len(starts))
+        placed = [jnp.asarray(start, dtype) for start in starts]
+        shape = None if root is None else jnp.asarray(root, dtype)
+        # Compiled before threads come, each of which would compile it.
+        jax.block_until_ready(_chain(program, 0, most, keys[0], placed[0], problem, shape))
+
+    def chain(number: int) -> tuple[Array, ...]:
+        with width(dtype):
+            found = _chain(program, 1, most, keys[number], placed[number], problem, shape)
+            return tuple(np.asarray(part) for part in found)
+
+    with ThreadPoolExecutor(max(1, min(len(starts), os.cpu_count() or 1))) as pool:
+        results = list(pool.map(chain, range(len(starts))))
+    states, transitions, leapfrogs, diverged, longest = (
+        np.stack(parts) for parts in zip(*results, strict=True)
+    )
+    done = int(transitions.min())
+    draws = max(0, done - program.warmup) // program.thin
+    states = states[:, :draws].astype(float)
+    return Chains(
+        states if root is None else states @ root.T,
+        int(leapfrogs.sum()),
+        int(diverged.sum()),
+        int(longest.max()),
+        draws == program.draws,
     )
 
 
 @compiled
 def _chain(
-    program: _Program, key: Traced, start: Traced, problem: Problem
-) -> tuple[Traced, Traced, Traced]:
-    """One chain: displacements, leapfrog steps and divergences, warm-up included.
+    program: Program,
+    go: int,
+    most: int,
+    key: Traced,
+    start: Traced,
+    problem: Problem,
+    root: Traced | None,
+) -> tuple[Traced, ...]:
+    """One chain: states after warm-up, transitions, leapfrog steps (those of warm-up among them),
+    divergences and the longest trajectory after warm-up; with `go` 0 nothing is done but compiling.
 
     NumPyro's kernel in one compiled loop: its own driver compiles warm-up and sampling apart and
     does not count the leapfrog steps of warm-up, which are most of what a short run costs.
@@ -148,28 +215,49 @@ def _chain(
     kernel = NUTS(
         _numpyro_model(program.loss),
         dense_mass=program.dense_mass,
+        adapt_mass_matrix=program.adapts,
         target_accept_prob=program.target_accept,
         max_tree_depth=program.max_tree_depth,
     )
-    state = kernel.init(key, program.warmup, {"displacement": start}, (problem,), {})
+    state = kernel.init(key, program.warmup, {"displacement": start}, (problem, root), {})
+    kept = jnp.zeros((program.draws, *start.shape), start.dtype)
+    zero = jnp.zeros((), int)
 
-    def transition(state: PyTree, _: None) -> tuple[PyTree, tuple[Traced, Traced, Traced]]:
-        state = kernel.sample(state, (problem,), {})
-        return state, (state.z["displacement"], state.num_steps, state.diverging)
+    def transition(carry: PyTree) -> PyTree:
+        number, state, kept, leapfrogs, diverged, longest = carry
+        state = kernel.sample(state, (problem, root), {})
+        after = number >= program.warmup
+        place = jnp.maximum((number - program.warmup) // program.thin, 0)
+        return (
+            number + 1,
+            state,
+            # a draw's place holds the last of its transitions
+            kept.at[place].set(state.z["displacement"]),
+            leapfrogs + state.num_steps,
+            diverged + jnp.where(after & state.diverging, 1, 0),
+            jnp.maximum(longest, jnp.where(after, state.num_steps, 0)),
+        )
 
-    return jax.lax.scan(transition, state, None, length=program.warmup + program.draws)[1]
+    count = go * (program.warmup + program.draws * program.thin)
+    done, _, kept, leapfrogs, diverged, longest = jax.lax.while_loop(
+        lambda carry: (carry[0] < count) & (carry[3] < most),
+        transition,
+        (zero, state, kept, zero, zero, zero),
+    )
+    return kept, done, leapfrogs, diverged, longest
 
 
-def _numpyro_model(loss: Loss) -> Callable[[Problem], None]:
-    """The posterior over displacements from the centre, as a NumPyro model whose data are an
-    argument.
+def _numpyro_model(loss: Loss) -> Callable[[Problem, Traced | None], None]:
+    """The posterior over displacements from the centre, or over z with displacements root·z, as a
+    NumPyro model whose data are an argument.
     """
     import numpyro
     from numpyro.distributions import ImproperUniform, constraints
 
-    def log_joint(problem: Problem) -> None:
+    def log_joint(problem: Problem, root: Traced | None) -> None:
         law = ImproperUniform(constraints.real_vector, (), problem.centre.shape)
-        displacement = numpyro.sample("displacement", law)
+        place = numpyro.sample("displacement", law)
+        displacement = place if root is None else root @ place
         numpyro.factor(
             "log_joint", -problem.n_data * loss.minibatch(problem, displacement, problem.data)
         )
@@ -177,8 +265,10 @@ def _numpyro_model(loss: Loss) -> Callable[[Problem], None]:
     return log_joint
 
 
-def _starts(model: Model, centre: Array, chains: int, seed: int) -> tuple[Array, int]:
-    """Displacements from the centre, 2/√(N·E[g²] + λ) per coordinate, and the passes that took."""
+def dispersed(model: Model, centre: Array, chains: int, seed: int) -> tuple[Array, int]:
+    """Starts, displacements from the centre of 2/√(N·E[g²] + λ) per coordinate, and the passes that
+    took.
+    """
     derivatives = CountedPasses(derivatives_of(model))
     _, second = derivatives.diagonal_moments(centre)
     prior = model.prior_hessian(centre)

@@ -238,7 +238,7 @@ class _Chunk:
         values, vectors = np.linalg.eigh(spread)
         roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
         rule = points_for(self.model.predictors, float(np.sqrt(max(0.0, values.max()))))
-        losses, first, second = self._evaluated(_expected, roots, rule.places, rule.weights)
+        losses, first, second = self._evaluated(over_points, roots, rule.places, rule.weights)
         return np.asarray(losses), np.asarray(first), np.asarray(second)
 
     def _evaluated(self, function: Callable[..., PyTree], *extra: Array) -> PyTree:
@@ -308,7 +308,7 @@ def _second(
 
 
 @compiled
-def _expected(
+def over_points(
     loss: Callable[..., Traced],
     predictors: Traced,
     response: Traced,
@@ -318,8 +318,8 @@ def _expected(
     places: Traced,
     chances: Traced,
 ) -> tuple[Traced, Traced, Traced]:
-    """Weighted averages of loss, slope and curvature over the predictors' points, one point of all
-    rows after the other.
+    """Weighted averages of the loss, its slope and its curvature in the predictors, over the points
+    `predictors + roots·place`; one point of all rows after the other.
     """
 
     def at(predictors: Traced, *rest: Traced) -> tuple[Traced, Traced, Traced]:

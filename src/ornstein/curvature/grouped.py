@@ -17,11 +17,12 @@ import numpy as np
 from ornstein.compute.compiled import compiled
 from ornstein.compute.precision import double
 from ornstein.curvature.autodiff import Autodiff, padded_chunks
-from ornstein.model.loss import Loss, Problem
+from ornstein.model.loss import Loss
 from ornstein.model.mixed.model import MixedModel
 from ornstein.types import Array, PyTree, Traced
 
 MOST_PARAMETERS = 60  # Hessians of more are not held for each group
+TOGETHER, SMALL_PASS = 32, 2**14  # points; rows at nodes, see values_and_gradients
 HELD = 2**25  # numbers: the Hessians of all groups at one place, 256 MB
 
 
@@ -36,37 +37,31 @@ class GroupDerivatives(Autodiff):
         self._found: tuple[float, Array, Array, Array, Array | None] | None = None
 
     def value_and_gradient(self, theta: Array) -> tuple[float, Array]:
-        if (
-            self._found is not None
-            and self._place is not None
-            and np.array_equal(theta, self._place)
-        ):
-            value, slope, *_ = self._second_order(theta)
-            return value, slope
-        values, slopes = self.values_and_gradients(theta[None])
-        return float(values[0]), slopes[0]
+        value, slope, *_ = self._second_order(theta)
+        return value, slope
 
     def values_and_gradients(self, points: Array) -> tuple[Array, Array]:
         values, slopes = np.zeros(len(points)), np.zeros(points.shape)
-        for chunk, mask in padded_chunks(self.model, 2**22 // self.model.dim):
-            for place, point in enumerate(points):
-                value, slope = self._called(_first, point, chunk)
-                values[place] += value @ mask
-                slopes[place] += mask @ slope
+        # a pass over few rows takes less time than to ask for it
+        together = min(len(points), TOGETHER) if self.model.work < SMALL_PASS else 1
+        for chunk, mask in padded_chunks(self.model, 2**22 // (together * self.model.dim)):
+            for start in range(0, len(points), together):
+                places = np.minimum(np.arange(start, start + together), len(points) - 1)
+                value, slope = self._called(_first, points[places], chunk)
+                stop = min(start + together, len(points))
+                values[start:stop] += (value @ mask)[: stop - start]
+                slopes[start:stop] += np.einsum("png,n->pg", slope, mask)[: stop - start]
         return values / self.model.n_data, slopes / self.model.n_data
+
+    def value(self, theta: Array) -> float:
+        return float(self.values(theta[None])[0])
 
     def hessian(self, theta: Array) -> Array:
         return self._second_order(theta)[3]
 
     def gradient_moments(self, theta: Array) -> tuple[Array, Array]:
-        if self._place is not None and np.array_equal(theta, self._place):
-            _, first, second, *_ = self._second_order(theta)
-            return first, second
-        first, second = np.zeros(self.model.dim), np.zeros((self.model.dim, self.model.dim))
-        for gradients in self.example_gradients(theta):
-            first += gradients.sum(axis=0)
-            second += gradients.T @ gradients
-        return first / self.model.n_data, second / self.model.n_data
+        _, first, second, *_ = self._second_order(theta)
+        return first, second
 
     def diagonal_moments(self, theta: Array) -> tuple[Array, Array]:
         first, second = self.gradient_moments(theta)
@@ -74,7 +69,7 @@ class GroupDerivatives(Autodiff):
 
     def example_gradients(self, theta: Array) -> Iterator[Array]:
         for chunk, mask in padded_chunks(self.model, 2**22 // self.model.dim):
-            yield self._called(_first, theta, chunk)[1][mask > 0]
+            yield self._called(_first, theta[None], chunk)[1][0][mask > 0]
 
     def hessian_product(self, theta: Array, vector: Array) -> Array:
         return self.hessian(theta) @ vector
@@ -95,7 +90,8 @@ class GroupDerivatives(Autodiff):
         """Mean value, slope, outer product of slopes and Hessian, and the Hessians of all groups
         where they can be held. Remembered for one place.
         """
-        if self._place is not None and np.array_equal(theta, self._place):
+        known = self._place is not None and np.array_equal(theta, self._place)
+        if known and self._found is not None:
             return self._found
         size, n_data = self.model.dim, self.model.n_data
         value, slope = 0.0, np.zeros(size)
@@ -120,39 +116,36 @@ class GroupDerivatives(Autodiff):
     def _called(
         self, function: Callable[..., tuple[Traced, ...]], theta: Array, chunk: PyTree
     ) -> tuple[Array, ...]:
-        model = self.model
         with double():
-            hyper = jax.tree.map(jnp.asarray, model.hyperparameters)
-            point = jnp.asarray(theta)
-            problem = Problem(None, hyper, jnp.asarray(float(model.n_data)), point, point)
-            return tuple(np.asarray(part) for part in function(model.loss, problem, chunk))
+            hyper = jax.tree.map(jnp.asarray, self.model.hyperparameters)
+            found = function(self.model.loss, jnp.asarray(theta), hyper, chunk)
+            return tuple(np.asarray(part) for part in found)
 
 
-def _group_loss(loss: Loss, problem: Problem, group: PyTree) -> Callable[[Traced], Traced]:
-    def evaluate(shift: Traced) -> Traced:
-        params = loss.layout.unflatten(problem.centre + shift)
-        return -loss.log_likelihood(params, group, problem.hyperparameters)
-
-    return evaluate
+def _group_loss(loss: Loss, hyper: PyTree, group: PyTree) -> Callable[[Traced], Traced]:
+    return lambda theta: -loss.log_likelihood(loss.layout.unflatten(theta), group, hyper)
 
 
 @compiled
-def _first(loss: Loss, problem: Problem, groups: PyTree) -> tuple[Traced, Traced]:
-    zero = jnp.zeros_like(problem.centre)
-    return jax.vmap(lambda group: jax.value_and_grad(_group_loss(loss, problem, group))(zero))(
-        groups
-    )
+def _first(loss: Loss, points: Traced, hyper: PyTree, groups: PyTree) -> tuple[Traced, Traced]:
+    """Value and slope of −log p, (points, groups) and (points, groups, D)."""
+
+    def of_group(theta: Traced, group: PyTree) -> tuple[Traced, Traced]:
+        return jax.value_and_grad(_group_loss(loss, hyper, group))(theta)
+
+    return jax.vmap(jax.vmap(of_group, (None, 0)), (0, None))(points, groups)
 
 
 @compiled
-def _second(loss: Loss, problem: Problem, groups: PyTree) -> tuple[Traced, Traced, Traced]:
+def _second(
+    loss: Loss, theta: Traced, hyper: PyTree, groups: PyTree
+) -> tuple[Traced, Traced, Traced]:
     """Value, slope and Hessian of −log p of each group, the Hessian column by column."""
-    zero = jnp.zeros_like(problem.centre)
-    directions = jnp.eye(zero.shape[0], dtype=zero.dtype)
+    directions = jnp.eye(theta.shape[0], dtype=theta.dtype)
 
     def of_group(group: PyTree) -> tuple[Traced, Traced, Traced]:
-        both = jax.value_and_grad(_group_loss(loss, problem, group))
-        (value, slope), image = jax.linearize(both, zero)
+        both = jax.value_and_grad(_group_loss(loss, hyper, group))
+        (value, slope), image = jax.linearize(both, theta)
         return value, slope, jax.vmap(lambda direction: image(direction)[1])(directions)
 
     return jax.vmap(of_group)(groups)

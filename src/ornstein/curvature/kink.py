@@ -38,6 +38,7 @@ def kink_at(place: Array) -> ModeError:
     )
 
 
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")
 def is_kink(
     loss: Loss,
     curved: Callable[[Array], Array],
@@ -62,16 +63,25 @@ def is_kink(
     return kinked
 
 
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")
 def kink_below(
-    loss: Loss, curved: Callable[[Array], Array], place: Array, n_data: int, seed: int
+    loss: Loss,
+    curved: Callable[[Array], Array],
+    start: Array,
+    place: Array,
+    n_data: int,
+    seed: int,
 ) -> ModeError | None:
-    """The error for a kink at the lowest place near one where a search got stuck; None where the
-    gradient changes as second derivatives say, or the loss falls without end.
+    """The error for a kink at the lowest place near one where a search from `start` got stuck; None
+    where the gradient changes as second derivatives say, or the loss falls without end.
     """
     found = scipy.optimize.minimize(
         loss, place, jac=True, method="L-BFGS-B", options={"maxiter": 100, "ftol": 0.0, "gtol": 0.0}
     )
     lowest = found.x if np.isfinite(found.fun) and np.all(np.isfinite(found.x)) else place
+    moved = lowest - start
+    if np.any(moved) and not loss(lowest + moved)[0] > loss(lowest)[0] + 0.5 / n_data:
+        return None
     votes = 0
     for number in range(RAYS):
         ray = stream(seed, Purpose.MODE, 0, number).standard_normal(place.size)

@@ -121,7 +121,7 @@ class _Search:
         try:
             return self._curved_upwards(near)
         except ModeError as error:
-            kinked = self._kink_near(error)
+            kinked = self._kink_near(start, error)
             raise error if kinked is None else kinked from error
 
     def _curved_upwards(self, near: Array) -> tuple[Array, bool]:
@@ -147,14 +147,15 @@ class _Search:
         if self.hessian is not None:
             self.hessian(found)
 
-    def _kink_near(self, error: ModeError) -> ModeError | None:
+    def _kink_near(self, start: Array, error: ModeError) -> ModeError | None:
         """The error for a kink, where that is what stopped the search."""
         place = np.asarray(error.place)
         if not np.all(np.isfinite(place)):
             return None
-        return kink_below(self.loss, self.curved, place, self.model.n_data, self.seed)
+        return kink_below(self.loss, self.curved, start, place, self.model.n_data, self.seed)
 
 
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")
 def _downhill(
     loss: Callable[[Array], tuple[float, Array]], saddle: Array, lifted: Lifted
 ) -> Array | None:

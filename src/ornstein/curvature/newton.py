@@ -67,7 +67,8 @@ def newton(
                 raise ModeError(
                     "the search for the mode is stuck: no step along the Newton direction lowers"
                     " the loss. The posterior may have no maximum (separable classes with a flat"
-                    " prior): give the prior a precision, or another init",
+                    " prior, a variance that runs to zero): give the prior a precision, or another"
+                    " init, or use NUTS (orn.nuts)",
                     kind="no-maximum",
                     place=theta,
                 )
@@ -77,7 +78,8 @@ def newton(
     raise ModeError(
         f"no mode was found: after {rounds} Newton steps the parameters have moved to"
         f" {np.max(np.abs(theta)):.2g} and the loss still falls. The posterior may have no maximum"
-        " (separable classes with a flat prior): give the prior a positive precision",
+        " (separable classes with a flat prior, a variance that runs to zero): give the prior a"
+        " positive precision, or use NUTS (orn.nuts)",
         kind="no-maximum",
         place=theta,
     )

@@ -26,6 +26,8 @@ from ornstein.rows.sources import (
 )
 from ornstein.types import Array, PyTree, Traced
 
+TOGETHER = 32  # positions that are taken out of a frame at a time
+
 
 @dataclass(frozen=True)
 class Kept:
@@ -34,6 +36,25 @@ class Kept:
     positions: Array
     sums: Array | None
     steps: int
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """A chain's positions w are the displacements `matrix` · w from `centre`."""
+
+    centre: Array
+    matrix: Array
+
+    def displacements(self, positions: Array) -> Array:
+        """The same numbers for a position whatever others come with it: products of one shape."""
+        count, size = positions.shape
+        found = np.empty_like(positions)
+        block = np.zeros((TOGETHER, size))
+        for start in range(0, count, TOGETHER):
+            some = min(TOGETHER, count - start)
+            block[:some] = positions[start : start + some]
+            found[start : start + some] = (block @ self.matrix.T)[:some]
+        return found
 
 
 @dataclass
@@ -58,6 +79,7 @@ class Chain:
     _block_start: dict[str, PyTree] = field(default_factory=dict)
     _ahead: Future[PyTree] | None = None
     feed: Feed | None = None
+    frame: Frame | None = None
     _next_window: tuple[int, Future[PyTree]] | None = None
     _kept: PyTree = None  # memory for kept values, given to every block and got back from it
     _normal_memory: DoubleBuffer = field(default_factory=DoubleBuffer)
@@ -94,7 +116,12 @@ class Chain:
             self.step += now * stride
             positions = _first_rows(self._kept[0], now)
             sums = None if self._kept[1] is None else _first_rows(self._kept[1], now) + carried
-        self._require_finite(positions, stride, before, problem.centre)
+        centre, before = np.asarray(problem.centre, dtype=float), np.asarray(before, dtype=float)
+        if self.frame is not None:
+            centre, before = self.frame.centre, self.frame.displacements(before[None])[0]
+            positions = self.frame.displacements(positions)
+            sums = None if sums is None else self.frame.displacements(sums)
+        self._require_finite(positions, stride, before, centre)
         return Kept(positions, sums, now * stride)
 
     def _run(
@@ -244,21 +271,19 @@ class Chain:
             factors = np.asarray(self.schedule(counts), dtype=self.dtype)
         return start, (batches, normals, factors), order
 
-    def _require_finite(
-        self, positions: Array, stride: int, before: PyTree, centre: PyTree
-    ) -> None:
+    def _require_finite(self, positions: Array, stride: int, before: Array, centre: Array) -> None:
         finite = np.isfinite(positions).all(axis=1)
         if finite.all():
             return
         bad = int(np.argmin(finite))
-        last = positions[bad - 1] if bad > 0 else np.asarray(before, dtype=float)
+        last = positions[bad - 1] if bad > 0 else before
         raise DivergenceError(
             f"chain {self.number} left the finite numbers near step"
             f" {self.step - (len(positions) - bad - 1) * stride}; use a smaller step size or a"
             " larger batch, start nearer the mode, or compute in float64 (dtype='float64')",
             chain=self.number,
             step=self.step - (len(positions) - bad - 1) * stride,
-            last_finite=np.asarray(centre, dtype=float) + last,
+            last_finite=centre + last,
         )
 
 

@@ -23,7 +23,7 @@ QUARTER = np.pi / 2.0
 # Trajectories have random lengths, as a share of a quarter turn: those of one length could return
 # to their start along some direction. A quarter turn in the middle makes draws of a Gaussian
 # uncorrelated.
-SHORTEST, LONGEST = 0.75, 1.25
+SHORTEST, LONGEST = 0.6, 1.4
 
 # (chains, D) ↦ U (chains,) and its gradient (chains, D); U is infinite where there is no density
 Target = Callable[[Array], tuple[Array, Array]]
@@ -75,17 +75,21 @@ def rotated(
 
 
 def move(
-    target: Target, states: States, kicks: int, generator: np.random.Generator
+    target: Target,
+    states: States,
+    kicks: int,
+    generator: np.random.Generator,
+    quarters: float = 1.0,
 ) -> tuple[States, Array]:
-    """One trajectory of about a quarter turn and a Metropolis decision for every chain; the chance
-    of each to be accepted.
+    """One trajectory of about so many quarter turns and a Metropolis decision for every chain; the
+    chance of each to be accepted.
     """
-    momentum = generator.standard_normal(states.z.shape)
+    momentum, angle = generator.standard_normal(states.z.shape), quarters * QUARTER
     share = generator.uniform(SHORTEST, LONGEST, (len(states.z), 1))
     decided = generator.random(len(states.z))
     total = states.energy + 0.5 * np.sum(momentum**2, axis=1)
     with np.errstate(over="ignore", invalid="ignore"):
-        end, momentum = rotated(target, states, momentum, QUARTER * share / kicks, kicks)
+        end, momentum = rotated(target, states, momentum, angle * share / kicks, kicks)
         change = end.energy + 0.5 * np.sum(momentum**2, axis=1) - total
     chance = np.exp(np.minimum(0.0, -np.where(np.isnan(change), np.inf, change)))
     return end.where(decided < chance, states), chance
@@ -98,6 +102,7 @@ def tuned(
     most: int,
     trajectories: int,
     generator: np.random.Generator,
+    quarters: float = 1.0,
 ) -> tuple[States, int, float]:
     """The fewest kicks at which trajectories are accepted so often, the states after this pilot,
     and the share accepted at the last.
@@ -109,7 +114,7 @@ def tuned(
     while True:
         chances = []
         for _ in range(trajectories):
-            states, chance = move(target, states, kicks, generator)
+            states, chance = move(target, states, kicks, generator, quarters)
             chances.append(chance)
         share = float(np.mean(chances[trajectories // 2 :]))
         if share >= accepted or kicks >= most:

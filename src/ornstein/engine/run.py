@@ -25,7 +25,7 @@ from jax.errors import JaxRuntimeError
 from ornstein.compute.kernel import Runnable
 from ornstein.compute.precision import width
 from ornstein.engine.blocks import block_length, kept_rows
-from ornstein.engine.chain import Chain, Feed, Kept, placed
+from ornstein.engine.chain import Chain, Feed, Frame, Kept, placed
 from ornstein.engine.loop import Program
 from ornstein.model.loss import Loss, Problem
 from ornstein.rows.choice import Choice
@@ -65,6 +65,7 @@ class Run:
         feed: Feed | None = None,
         first_chain: int = 0,
         unequal: UnequalRows | None = None,
+        frame: Frame | None = None,
     ) -> None:
         dimension = starts.shape[1]
         kernel = dynamics.kernel()
@@ -118,6 +119,7 @@ class Run:
                 dimension,
                 dtype,
                 feed=feed,
+                frame=frame,
             )
             for number, state in enumerate(states)
         ]

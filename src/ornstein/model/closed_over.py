@@ -44,7 +44,7 @@ class OwnArrays:
     """
 
     function: Function
-    numbers: tuple[Any, ...]
+    numbers: tuple[object, ...]
     wide: Function = field(compare=False, repr=False)
     narrow: Function = field(compare=False, repr=False)
 
@@ -130,7 +130,7 @@ class _Kept:
 
     original: np.ndarray  # held, for its identity is that of no other array while it lives
     array: np.ndarray
-    identity: Any
+    identity: object
 
     @classmethod
     def of(cls, array: np.ndarray, copied: bool) -> _Kept:
@@ -148,7 +148,7 @@ class _Rebuilding:
 
     def __init__(self, kept: dict[int, _Kept]) -> None:
         self._kept = kept
-        self._made: dict[int, tuple[Any, Any]] = {}  # with the original, so that it lives
+        self._made: dict[int, tuple[object, object]] = {}  # with the original, so that it lives
 
     def of(self, value: Any) -> Any:
         if isinstance(value, _ATOMS):
@@ -256,7 +256,7 @@ class _Rebuilding:
         return new
 
 
-def _same(left: tuple[Any, ...], right: tuple[Any, ...]) -> bool:
+def _same(left: tuple[object, ...], right: tuple[object, ...]) -> bool:
     return all(one is other for one, other in zip(left, right, strict=True))
 
 

@@ -222,6 +222,11 @@ class Model:
         """Rows start…stop of the data, on the host."""
         return jax.tree.map(lambda leaf: leaf[start:stop], self.data)
 
+    @property
+    def work(self) -> int:
+        """What a pass over all examples costs, in rows of D numbers."""
+        return self.n_data
+
     def spans(self, rows: int, block: int) -> Iterator[Span]:
         """Examples to be looked at together, in passes over all of them.
 

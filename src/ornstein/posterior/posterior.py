@@ -23,6 +23,7 @@ from ornstein.model.coordinates import Coordinates
 from ornstein.model.families.likelihood import Predict
 from ornstein.model.parameters import Layout
 from ornstein.posterior.draws import Draws
+from ornstein.posterior.history import Attempt
 from ornstein.posterior.low_rank import Sketch
 from ornstein.posterior.moments import Moments
 from ornstein.posterior.predictive import Predictive, of_function, of_regression
@@ -31,8 +32,10 @@ from ornstein.types import Array, PyTree, Traced
 
 if TYPE_CHECKING:
     import pandas
+    from numpy.typing import ArrayLike
 
     from ornstein.model.model import Model
+    from ornstein.posterior.group_effects import GroupEffects
     from ornstein.verdict.importance import Weighted
     from ornstein.verdict.verdict import Verdict
 
@@ -52,6 +55,9 @@ class Posterior:
         dynamics, curvature, prediction: what ran, where, and what theory said would come.
         settings: seed, versions, thinning, warm-up, steps and seconds.
         model: what was inferred, for `check` to ask; kept in memory and never saved.
+        history: the ways that `orn.sample` tried, with their verdicts and costs, where it chose.
+        plan: what it chose among; verdict: what it found of these draws, which `check` repeats.
+            Neither is saved.
         ran, coordinates: where the columns of a regression were changed for the run (far from zero,
             or nearly collinear), the posterior of the changed ones, and from its parameters to
             these. `dynamics` are those of the run.
@@ -68,6 +74,9 @@ class Posterior:
     moments: Gaussian | None = field(default=None, repr=False)
     constrained: dict[str, Array] | None = field(default=None, repr=False)
     model: Model | None = field(default=None, repr=False)
+    history: tuple[Attempt, ...] = ()
+    plan: object = field(default=None, repr=False)
+    verdict: Verdict | None = field(default=None, repr=False)
     ran: Posterior | None = field(default=None, repr=False)
     coordinates: Coordinates | None = field(default=None, repr=False)
 
@@ -180,6 +189,7 @@ class Posterior:
 
         Its `attrs["passes_per_draw"]` says how often each row of the data was looked at for one
         draw; for draws that are means over windows, the table's corner says it too.
+        `attrs["history"]` holds the ways that `orn.sample` tried.
         """
         import pandas
 
@@ -208,6 +218,8 @@ class Posterior:
                 }
             )
         table = pandas.DataFrame(rows, index=_labels(names))
+        if self.history:
+            table.attrs["history"] = [str(attempt) for attempt in self.history]
         if self.dynamics is not None and self.curvature is not None:
             passes = self.settings["thin"] * self.dynamics.batch_size / self.curvature.n_data
             table.attrs["passes_per_draw"] = passes
@@ -229,6 +241,9 @@ class Posterior:
                 minibatch size of its gradients.
             seed: of the points that the posterior is evaluated at.
         """
+        own = model is None or model is self.model
+        if self.verdict is not None and own and not stein and seed == 0:
+            return self.verdict
         from ornstein.verdict.verdict import check
 
         return check(self, model, stein=stein, seed=seed)
@@ -244,12 +259,43 @@ class Posterior:
 
         return reweigh(self, model if model is not None else self.model, draws, seed)
 
-    def predict(self, inputs: PyTree, draws: int | None = 1000, seed: int = 0) -> Predictive:
+    def group_effects(
+        self,
+        name: str | None = None,
+        *,
+        groups: ArrayLike | None = None,
+        draws: int = 400,
+        seed: int = 0,
+    ) -> GroupEffects:
+        """Draws of the effects of groups given the data, for some draws of the parameters of a
+        mixed model: `summary()`, `shrinkage` and a caterpillar `plot()`.
+
+        Args:
+            name: what the groups are called in the formula; there is one grouping.
+            groups: labels; None is all groups.
+            draws: at how many draws of the posterior.
+            seed: same seed, same draws.
+        """
+        from ornstein.posterior.group_effects import group_effects
+
+        return group_effects(self, name, groups, draws, seed)
+
+    def predict(
+        self,
+        inputs: PyTree,
+        draws: int | None = 1000,
+        seed: int = 0,
+        groups: str | None = None,
+    ) -> Predictive:
         """E[y | inputs, θ] over the posterior, for at most `draws` of its draws, in float64.
 
         Where the model was made by `glm` from a table with column names, a data frame's columns
         are found by name. An array's columns are taken in the order of the model's. Sparse rows
         stay sparse.
+
+        For a mixed model `groups` says which effects enter: those of the "known" groups that the
+        rows belong to, those of "new" ones, drawn from their distribution, or none, as in the
+        "average" group, which is the default. Rows are then X, or a dict with X, groups and Z.
         """
         if self.predict_function is None:
             raise InputError("the model has no predict function: give one to Model(predict=…)")
@@ -263,6 +309,10 @@ class Posterior:
         chosen = np.arange(len(flat))
         if draws is not None and draws < len(flat):
             chosen = np.random.default_rng(seed).choice(len(flat), int(draws), replace=False)
+        if groups is not None:
+            from ornstein.posterior.group_effects import predicted
+
+            return Predictive(predicted(self, inputs, flat[chosen], groups, seed))
         if isinstance(self.predict_function, Predict):
             expected = of_regression(
                 self.predict_function, self.layout, flat, chosen, self.mean, inputs

@@ -18,6 +18,7 @@ from ornstein.model.families.likelihood import Likelihood, Predict
 from ornstein.model.parameters import Layout
 from ornstein.model.tables import numbered
 from ornstein.posterior.archive import read_archive, write_archive
+from ornstein.posterior.history import restored, stored
 from ornstein.posterior.portable import NotPortableError, describe, rebuild
 from ornstein.posterior.posterior import Posterior
 from ornstein.posterior.working import original
@@ -50,6 +51,8 @@ def save_posterior(posterior: Posterior, path: Path) -> Path:
         },
         "settings": {key: value for key, value in posterior.settings.items() if _is_plain(value)},
     }
+    if posterior.history:
+        meta["history"] = stored(posterior.history)
     if posterior.moments is not None:
         arrays["moments/mean"], arrays["moments/covariance"] = (
             posterior.moments.mean,
@@ -160,6 +163,7 @@ def _assemble(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posterior:
             if name.startswith("constrained/")
         }
         or None,
+        history=restored(meta.get("history", [])),
     )
     if "coordinates/to_original" not in arrays:
         return found

@@ -17,8 +17,8 @@ from ornstein.model.regression import GLM, glm
 from ornstein.regression.columns import require_column, shown
 from ornstein.regression.design import Design
 from ornstein.regression.formula import Formula, quoted, stands_for_all
-from ornstein.regression.spec import Spec, indicator, moments, offset_of
-from ornstein.regression.table import as_frame, complete, per_row, varying
+from ornstein.regression.spec import Spec, moments, offset_of
+from ornstein.regression.table import as_frame, complete, indicator, per_row, varying
 from ornstein.regression.target import Target, target_of
 from ornstein.types import Array
 

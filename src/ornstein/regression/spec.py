@@ -5,7 +5,6 @@ what comes out. It is saved as JSON with the fit; nothing in it is ever executed
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +15,13 @@ from ornstein.model.tables import NewRows
 from ornstein.regression.columns import Columns, Labels
 from ornstein.regression.design import Design, design_as_json, design_from_json
 from ornstein.regression.expression import Evaluation, Expression
+from ornstein.regression.table import as_frame, filled, indicator
 from ornstein.types import Array
 
 if TYPE_CHECKING:
     import pandas
 
 FORMAT = "ornstein-table-2"
-MISSING_LABEL = "missing"
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +80,6 @@ class Spec:
         """The design matrix of new rows; those with something missing, unknown or beyond a spline's
         range are marked, with a sentence on why.
         """
-        from ornstein.regression.table import as_frame
-
         frame = as_frame(table)
         for name in self.column_names:
             if name not in frame.columns:
@@ -196,21 +193,3 @@ def offset_of(texts: tuple[str, ...], table: Columns) -> Array | None:
     """The sum of the offsets, one number per row; None where there are none."""
     parts = [Evaluation(Expression.of(text), table, {}, fitting=False).value() for text in texts]
     return np.sum(parts, axis=0) if parts else None
-
-
-def indicator(name: str) -> str:
-    """The column that says where another one is missing."""
-    return f"{name}_missing"
-
-
-def filled(frame: pandas.DataFrame, fills: Mapping[str, float | str]) -> pandas.DataFrame:
-    """The table with missing values filled, and a column of 0 and 1 beside each filled number."""
-    changed: dict[str, Any] = {}
-    for name, value in fills.items():
-        series = frame[name]
-        if isinstance(value, str):
-            changed[name] = series.astype(object).where(series.notna(), value)
-        else:
-            changed[name] = series.fillna(value)
-            changed[indicator(name)] = series.isna().astype(float)
-    return frame.assign(**changed) if changed else frame

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,12 +13,12 @@ from ornstein.checks import brief
 from ornstein.errors import InputError
 from ornstein.model import tables
 from ornstein.regression.columns import is_category, numbers, shown
-from ornstein.regression.spec import MISSING_LABEL, filled
 from ornstein.types import Array
 
 if TYPE_CHECKING:
     import pandas
 
+MISSING_LABEL = "missing"
 MISSING = ("drop", "error", "indicator")
 
 
@@ -137,3 +137,21 @@ def per_row(values: Any, what: str, kept: Array) -> Array:
     if len(array) != len(kept):
         raise InputError(f"the table has {len(kept):,} rows but {what} has {len(array):,}")
     return array[kept]
+
+
+def filled(frame: pandas.DataFrame, fills: Mapping[str, float | str]) -> pandas.DataFrame:
+    """The table with missing values filled, and a column of 0 and 1 beside each filled number."""
+    changed: dict[str, Any] = {}
+    for name, value in fills.items():
+        series = frame[name]
+        if isinstance(value, str):
+            changed[name] = series.astype(object).where(series.notna(), value)
+        else:
+            changed[name] = series.fillna(value)
+            changed[indicator(name)] = series.isna().astype(float)
+    return frame.assign(**changed) if changed else frame
+
+
+def indicator(name: str) -> str:
+    """The column that says where another one is missing."""
+    return f"{name}_missing"

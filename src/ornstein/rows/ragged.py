@@ -14,7 +14,7 @@ import numpy as np
 
 from ornstein.types import Array
 
-MOST_PADDED = 1.4
+MOST_PADDED = 1.49
 SMALL = 2**15
 CANDIDATES = 80  # lengths that buckets are chosen from
 

@@ -21,7 +21,7 @@ from ornstein.model.model import Model
 from ornstein.posterior.archive import flattened
 from ornstein.rows.sources import IndexSource
 from ornstein.sampling.collect import Collection
-from ornstein.sampling.plan import Plan, fitting
+from ornstein.sampling.plan import Schedule, fitting
 from ornstein.sampling.request import SampleRequest
 from ornstein.sampling.session import Session
 from ornstein.sampling.warmup import ROUNDS, Round
@@ -33,11 +33,11 @@ RETUNED = 100  # a window may be tuned again during warm-up, which changes it by
 
 def checked_plan(
     plan: Mapping[str, Any], chains: Mapping[str, PyTree], options: Mapping[str, Any]
-) -> Plan:
+) -> Schedule:
     """The plan in a checkpoint, refused where it is none, the file holds other chains, or the
     options of the run lead to another.
     """
-    made = Plan(**plan)
+    made = Schedule(**plan)
     for name in ("draws", "chains", "thin", "warmup", "seed", "first_chain"):
         require_whole(name, getattr(made, name), 10**18)
     if made.warmup_limit is not None:
@@ -56,7 +56,7 @@ def checked_plan(
     return made
 
 
-def _require_asked_for(plan: Plan, options: Mapping[str, Any]) -> None:
+def _require_asked_for(plan: Schedule, options: Mapping[str, Any]) -> None:
     """Refuse a plan that does not follow from the options."""
     most, draws = options["max_steps"], options["draws"]
     for name in ("thin", "warmup"):
@@ -71,7 +71,7 @@ def _require_asked_for(plan: Plan, options: Mapping[str, Any]) -> None:
         raise ValueError(f"{plan.warmup} steps of warm-up, where all steps are {most}")
 
 
-def require_dynamics(dynamics: object, curvature: Curvature, model: Model, plan: Plan) -> None:
+def require_dynamics(dynamics: object, curvature: Curvature, model: Model, plan: Schedule) -> None:
     """Refuse what is no Dynamics for this model."""
     if not isinstance(dynamics, Dynamics):
         raise ValueError(f"a {type(dynamics).__name__} in the place of a Dynamics")

@@ -14,8 +14,7 @@ import math
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
-from types import CodeType, FunctionType, MethodType, ModuleType
-from typing import Any
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 
 import jax
 import numpy as np
@@ -28,7 +27,7 @@ _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "
 _OURS = __name__.partition(".")[0]
 
 
-def identity(value: PyTree) -> Any:
+def identity(value: PyTree) -> object:
     """A value as JSON that is equal where the value is.
 
     >>> identity(np.eye(2)) == identity(np.eye(2)), identity(np.eye(2)) == identity(np.ones((2, 2)))
@@ -39,7 +38,7 @@ def identity(value: PyTree) -> Any:
     return _identity(value, ())
 
 
-def _identity(value: PyTree, inside: tuple[int, ...]) -> Any:
+def _identity(value: PyTree, inside: tuple[int, ...]) -> object:
     """`inside` are the ids of the values that hold this one: a value may hold itself."""
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         value = value.item()
@@ -53,8 +52,8 @@ def _identity(value: PyTree, inside: tuple[int, ...]) -> Any:
     return _of_parts(value, (*inside, id(value)))
 
 
-def _of_parts(value: PyTree, inside: tuple[int, ...]) -> Any:
-    def of(part: PyTree) -> Any:
+def _of_parts(value: PyTree, inside: tuple[int, ...]) -> object:
+    def of(part: PyTree) -> object:
         return _identity(part, inside)
 
     match value:
@@ -77,10 +76,10 @@ def _of_parts(value: PyTree, inside: tuple[int, ...]) -> Any:
     return _of_object(value, inside)
 
 
-def _of_object(value: Any, inside: tuple[int, ...]) -> dict[str, Any]:
-    found: dict[str, Any] = {"class": _name(type(value))}
-    if isinstance(getattr(value, "__name__", None), str):  # a function that is not of Python
-        found["name"] = value.__name__
+def _of_object(value: object, inside: tuple[int, ...]) -> dict[str, object]:
+    found: dict[str, object] = {"class": _name(type(value))}
+    if isinstance(name := getattr(value, "__name__", None), str):  # a function not of Python
+        found["name"] = name
     if code := _of_class(type(value), inside):
         found["code"] = code
     if is_dataclass(value):
@@ -93,7 +92,7 @@ def _of_object(value: Any, inside: tuple[int, ...]) -> dict[str, Any]:
     return found | {name: _identity(part, inside) for name, part in parts.items()}
 
 
-def _of_class(kind: type, inside: tuple[int, ...]) -> dict[str, Any]:
+def _of_class(kind: type, inside: tuple[int, ...]) -> dict[str, object]:
     """The methods of a class of the user's; libraries and this one are known by their names."""
     return {
         f"{owner.__qualname__}.{name}": _identity(method, inside)
@@ -103,9 +102,9 @@ def _of_class(kind: type, inside: tuple[int, ...]) -> dict[str, Any]:
     }
 
 
-def _of_function(function: FunctionType, inside: tuple[int, ...]) -> dict[str, Any]:
+def _of_function(function: FunctionType, inside: tuple[int, ...]) -> dict[str, object]:
     if _is_known(function):
-        found: dict[str, Any] = {"function": _name(function)}
+        found: dict[str, object] = {"function": _name(function)}
         names: tuple[str, ...] = ()
     else:
         found = {"function": _code(function.__code__)}
@@ -119,7 +118,7 @@ def _of_function(function: FunctionType, inside: tuple[int, ...]) -> dict[str, A
     return found | {name: _identity(part, inside) for name, part in reached.items() if part}
 
 
-def _content(cell: Any) -> PyTree:
+def _content(cell: CellType) -> PyTree:
     try:
         return cell.cell_contents
     except ValueError:  # nothing in it yet
@@ -162,9 +161,9 @@ def _code(code: CodeType) -> str:
     return _hash(repr((code.co_code.hex(), code.co_names, constants)).encode())
 
 
-def _name(value: Any) -> str:
+def _name(value: type | FunctionType) -> str:
     return f"{value.__module__}.{value.__qualname__}"
 
 
-def _hash(content: Any) -> str:
+def _hash(content: bytes | memoryview) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()

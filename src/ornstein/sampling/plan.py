@@ -28,7 +28,7 @@ MOST_STEPS = 10**18  # beyond any budget; a relaxation time may be longer, even 
 
 
 @dataclass(frozen=True)
-class Plan:
+class Schedule:
     """What was asked for, in plain numbers: steps between draws, steps of the first round of
     warm-up, and so on.
     """
@@ -132,7 +132,7 @@ def require_stable(dynamics: Dynamics, prediction: Prediction) -> None:
 
 def planned(
     request: SampleRequest, dynamics: Dynamics, prediction: Prediction, dimension: int
-) -> Plan:
+) -> Schedule:
     """The request in plain numbers; all chains together stay within `max_steps`."""
     total, chains, most = request.draws * request.chains, int(request.chains), request.max_steps
     if request.thin != "auto" or dynamics.window > 1:
@@ -143,7 +143,7 @@ def planned(
         thin = _thinning(request.thin, dynamics, prediction, total, most - chains * warmup)
     if request.keep == "draws":
         require_memory("an array of draws", chains, int(request.draws), dimension)
-    return Plan(
+    return Schedule(
         int(request.draws),
         chains,
         thin,

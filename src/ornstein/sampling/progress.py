@@ -19,6 +19,13 @@ def terminal() -> Console | None:
     return console if console.is_terminal else None
 
 
+def remark(show: bool, text: str) -> None:
+    """A line on a terminal; silent elsewhere."""
+    console = terminal() if show else None
+    if console is not None:
+        console.print(text, markup=False, highlight=False)
+
+
 @contextmanager
 def progress_bar(show: bool, steps: int) -> Iterator[Callable[[int], None]]:
     """Steps done, steps per second and time left, on a terminal; silent elsewhere."""

@@ -36,7 +36,7 @@ from ornstein.sampling.checkpoint import (
 )
 from ornstein.sampling.expected import checked_plan, require_dynamics, require_state
 from ornstein.sampling.fingerprint import fingerprint, require_same, require_version
-from ornstein.sampling.plan import Plan, require_stable
+from ornstein.sampling.plan import Schedule, require_stable
 from ornstein.sampling.run import finished
 from ornstein.sampling.session import Session
 from ornstein.sampling.warmup import Tuned
@@ -169,14 +169,14 @@ def _restored(
     return session
 
 
-def _with_draws(before: Mapping[str, Any], plan: Plan) -> dict[str, object]:
+def _with_draws(before: Mapping[str, Any], plan: Schedule) -> dict[str, object]:
     """The fingerprint of a run that has been asked for as many draws as the plan now has."""
     options = before["options"]
     most = max(options["max_steps"], plan.draws * plan.chains * plan.thin)
     return {**before, "options": {**options, "draws": plan.draws, "max_steps": most}}
 
 
-def _extended(plan: Plan, draws: int | None) -> Plan:
+def _extended(plan: Schedule, draws: int | None) -> Schedule:
     if draws is None:
         return plan
     if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < plan.draws:

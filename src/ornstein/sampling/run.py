@@ -22,27 +22,31 @@ from ornstein.samplers.constant_sgd import ConstantSGD
 from ornstein.sampling.checkpoint import Checkpoint
 from ornstein.sampling.extrapolate import extrapolated, half_step
 from ornstein.sampling.plan import planned, require_stable, solvable, starts, tuned
-from ornstein.sampling.progress import progress_bar
+from ornstein.sampling.progress import progress_bar, remark
 from ornstein.sampling.request import SampleRequest
 from ornstein.sampling.session import Session
 from ornstein.sampling.warmup import Tuned
+from ornstein.sampling.width import reason_for_double
 from ornstein.streams import Purpose, derived_seed
 from ornstein.types import Array
 
 
 @one_thread()
 def run_here(
-    model: Model, request: SampleRequest, derivatives: Derivatives | None = None
+    model: Model,
+    request: SampleRequest,
+    derivatives: Derivatives | None = None,
+    known: Curvature | None = None,
 ) -> Posterior:
     """Do what was asked for in this process; `derivatives` answer for the full data where the model
-    itself should not.
+    itself should not; `known` is its curvature, where `measure` has been called already.
     """
     if not isinstance(model, Model):
         raise InputError(
             f"model must be a Model, for instance orn.glm(X, y); got a {type(model).__name__}"
         )
-    if derivatives is not None or isinstance(request.sampler, Dynamics):
-        return _run(model, request, derivatives)
+    if derivatives is not None or known is not None or isinstance(request.sampler, Dynamics):
+        return _run(model, request, derivatives, known)
 
     def run(worked: Model, curvature: Curvature | None, init: Array | None) -> Posterior:
         return _run(worked, replace(request, curvature=curvature, init=init), None)
@@ -50,19 +54,27 @@ def run_here(
     return in_working_coordinates(model, request.curvature, request.init, run)
 
 
-def _run(model: Model, request: SampleRequest, derivatives: Derivatives | None) -> Posterior:
+def _run(
+    model: Model,
+    request: SampleRequest,
+    derivatives: Derivatives | None,
+    known: Curvature | None = None,
+) -> Posterior:
     started = time.perf_counter()
     measured = request.curvature is None
     given = request.sampler
     scheme = given.scheme if isinstance(given, Dynamics) else request.scheme
-    curvature = (
-        measure(model, derivatives=derivatives, scheme=scheme, seed=request.seed)
-        if measured
-        else request.curvature
-    )
-    assert curvature is not None
+    curvature = request.curvature
+    if curvature is None:
+        curvature = known
+    if curvature is None:
+        curvature = measure(model, derivatives=derivatives, scheme=scheme, seed=request.seed)
     if curvature.dim != model.dim:
         raise InputError(f"the curvature has {curvature.dim} parameters, the model {model.dim}")
+    reason = reason_for_double(model, curvature) if request.dtype is None else ""
+    if reason:
+        request = replace(request, dtype="float64")
+        remark(request.progress, f"computing in float64: {reason}")
     sampler = default_sampler(curvature) if request.sampler is None else request.sampler
     dynamics, prediction = tuned(sampler, curvature, request.batch_size, request.scheme)
     with solvable(dynamics.sampler):
@@ -80,6 +92,8 @@ def _run(model: Model, request: SampleRequest, derivatives: Derivatives | None) 
         folder = Path(request.checkpoint)
         pause = Checkpoint.of_session(folder, request, session, measured)
     posterior = finished(session, request.progress, pause, started)
+    if reason:
+        posterior = replace(posterior, settings={**posterior.settings, "dtype_reason": reason})
     if half is None or not posterior.settings["complete"]:
         return posterior
     return _extrapolated(model, request, posterior, *half)

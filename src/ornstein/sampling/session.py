@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import scipy.linalg
+
 from ornstein.compute.precision import width
 from ornstein.curvature.leverage import factors
 from ornstein.dynamics.dynamics import Sampler
@@ -13,7 +15,8 @@ from ornstein.engine.run import Pause, Run
 from ornstein.model.model import Model
 from ornstein.rows.unequal import UnequalRows
 from ornstein.sampling.collect import Collection
-from ornstein.sampling.plan import Plan
+from ornstein.sampling.framing import in_frame
+from ornstein.sampling.plan import Schedule
 from ornstein.sampling.warmup import Tuned, WarmUp, retuner, stride_of, warm_up
 from ornstein.types import Array, PyTree
 
@@ -25,25 +28,34 @@ class Session:
     """
 
     def __init__(
-        self, model: Model, tuned: Tuned, starts: Array, plan: Plan, sampler: Sampler | None = None
+        self,
+        model: Model,
+        tuned: Tuned,
+        starts: Array,
+        plan: Schedule,
+        sampler: Sampler | None = None,
     ) -> None:
         self.model, self.plan, self.sampler = model, plan, sampler
         probabilities = tuned.curvature.probabilities
         unequal = None if probabilities is None else UnequalRows.of(probabilities)
         drawn = model if probabilities is None else model.reweighted(factors(probabilities))
         mode, dtype = tuned.curvature.mode, plan.dtype
+        loss, dynamics, frame = drawn.loss, tuned.dynamics, None
         with width(dtype):
-            rows = tuned.dynamics.batch_size
-            problem = (
-                drawn.problem_without_data(dtype, mode)
-                if drawn.streams
-                else drawn.problem(dtype, mode, rows)
-            )
-        feed = drawn.feed(mode, dtype, rows)
+            stepped = in_frame(drawn, tuned, dtype, sampler is not None)
+            if stepped is not None:
+                loss, problem, dynamics = stepped.loss, stepped.problem, stepped.dynamics
+                frame = stepped.frame
+                starts = scipy.linalg.solve(frame.matrix, starts.T).T
+            elif drawn.streams:
+                problem = drawn.problem_without_data(dtype, mode)
+            else:
+                problem = drawn.problem(dtype, mode, dynamics.batch_size)
+        feed = drawn.feed(mode, dtype, dynamics.batch_size)
         self.run = Run(
-            drawn.loss,
+            loss,
             problem,
-            tuned.dynamics,
+            dynamics,
             model.n_data,
             starts,
             plan.seed,
@@ -51,6 +63,7 @@ class Session:
             feed,
             plan.first_chain,
             unequal,
+            frame,
         )
         self.warmup = WarmUp(
             tuned,

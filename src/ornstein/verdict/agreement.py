@@ -55,7 +55,7 @@ def _worst_direction(subject: Subject, found: Array, predicted: Array) -> str:
     ratios, directions = scipy.linalg.eigh(as_matrix(found, size), as_matrix(predicted, size))
     place = int(np.argmax(np.abs(np.log(np.maximum(ratios, 1e-300)))))
     return (
-        f"variance {ratios[place]:.2f} times the predicted along"
+        f"variance {ratios[place]:.2g} times the predicted along"
         f" {subject.words(directions[:, place])}"
     )
 
@@ -71,4 +71,4 @@ def _worst_entry(subject: Subject, found: Array, predicted: Array) -> str:
     row, column = np.unravel_index(int(np.argmax(scores)), scores.shape)
     where = names[row] if row == column else f"{names[row]}, {names[column]}"
     bound = -scipy.special.ndtri(0.005 / (size * (size + 1) / 2.0))
-    return f"largest z of an entry {scores[row, column]:.1f} ({where}; up to {bound:.1f} expected)"
+    return f"largest z of an entry {scores[row, column]:.2g} ({where}; up to {bound:.2g} expected)"

@@ -54,9 +54,9 @@ def small_steps(subject: Subject) -> Finding | None:
         " batch"
     )
     level = graded(share, thresholds.STABILITY_SHARE)
-    return Finding(
-        "steps are small", level, share, thresholds.STABILITY_SHARE, sentence, remedy, detail
-    )
+    command = f"--batch-size {max(1, law.dynamics.batch_size // 2)}"
+    bound = thresholds.STABILITY_SHARE
+    return Finding("steps are small", level, share, bound, sentence, remedy, detail, command)
 
 
 def quadratic(subject: Subject) -> Finding | None:
@@ -135,9 +135,9 @@ def noise_is_curvature(subject: Subject) -> Finding | None:
         " rescale=True, or ConstantSGD('full')"
     )
     level = graded(farthest, thresholds.NOISE_RATIO)
-    return Finding(
-        name, level, farthest, thresholds.NOISE_RATIO, sentence, remedy, f"farthest along {along}"
-    )
+    bound, command = thresholds.NOISE_RATIO, "--sampler constant-sgd-full"
+    detail = f"farthest along {along}"
+    return Finding(name, level, farthest, bound, sentence, remedy, detail, command)
 
 
 def mean_shift(subject: Subject, curvature: Curvature) -> tuple[float, float]:

@@ -12,6 +12,8 @@ from ornstein.verdict.finding import Finding, graded, skipped, worst
 from ornstein.verdict.fluctuation import fluctuation_dissipation
 from ornstein.verdict.subject import Subject
 
+LEAST_MOST_STEPS = 20_000_000  # what `ornstein fit` allows anyway
+
 
 def length(subject: Subject) -> Finding | None:
     """Relaxation times per chain, and the Monte-Carlo error that they leave along the slowest
@@ -31,9 +33,9 @@ def length(subject: Subject) -> Finding | None:
         f" (wanted: {enough:.0f})"
     )
     detail = (
-        f"along the slowest direction the mean is known to {error.slowest:.2g} sd (not trusted"
-        f" above {thresholds.LARGEST_MEAN_ERROR}); Monte Carlo error alone makes a KL of"
-        f" {error.total:.2g}"
+        f"along the slowest direction, {subject.words(law.process.modes.slowest)}, the mean is"
+        f" known to {error.slowest:.2g} sd (not trusted above {thresholds.LARGEST_MEAN_ERROR});"
+        f" Monte Carlo error alone makes a KL of {error.total:.2g}"
     )
     factor = enough / max(times, 1e-12)
     draws = int(np.ceil(max(subject.posterior.draws.shape[1], 1) * factor))
@@ -41,7 +43,15 @@ def length(subject: Subject) -> Finding | None:
         f"run {factor:.2g} times longer: draws={draws}, or raise max_steps where it cut the"
         " thinning"
     )
-    return Finding("length", level, times, enough, sentence, remedy, detail)
+    command = f"--draws {draws} --max-steps {_more_steps(subject, factor)}"
+    return Finding("length", level, times, enough, sentence, remedy, detail, command)
+
+
+def _more_steps(subject: Subject, factor: float) -> int:
+    """Enough for a run that is so many times longer, and for its warm-up, with two digits."""
+    wanted = 2.0 * factor * subject.steps_per_chain * subject.posterior.draws.shape[0]
+    digits = 10 ** max(int(np.log10(max(wanted, 1.0))) - 1, 0)
+    return max(int(np.ceil(wanted / digits)) * digits, LEAST_MOST_STEPS)
 
 
 def stationary(subject: Subject) -> Finding | None:
@@ -54,24 +64,27 @@ def stationary(subject: Subject) -> Finding | None:
     test = stationarity_test(
         draws - law.curvature.mode, law.process, subject.posterior.settings["thin"]
     )
-    doubtful, impossible = thresholds.DOUBTFUL_P, thresholds.IMPOSSIBLE_P
+    doubtful, impossible = (
+        bound / subject.tries for bound in (thresholds.DOUBTFUL_P, thresholds.IMPOSSIBLE_P)
+    )
     level = graded(-test.p_value, -doubtful, -impossible)
     verb = "do not differ" if level == "trusted" else "differ"
     sentence = (
-        f"early and late draws {verb} (p = {test.p_value:.2g}; wanted: above {doubtful}; not"
+        f"early and late draws {verb} (p = {test.p_value:.2g}; wanted: above {doubtful:g}; not"
         f" trusted below {impossible:g})"
     )
-    detail = f"z = {test.z:.2f} in the {test.series}"
+    detail = f"z = {test.z:.2g} in the {test.series}"
     ratio = fluctuation_dissipation(subject)
     if np.isfinite(ratio):
         detail += (
-            f"; the fluctuation–dissipation ratio, a gauge that is 1 at rest, reads {ratio:.3f}"
+            f"; the fluctuation–dissipation ratio, a gauge that is 1 at rest, reads {ratio:.2g}"
         )
     remedy = (
         "the chain was still moving when the draws began: warm up longer (warmup=…) or start nearer"
         " the mode"
     )
-    return Finding("stationary", level, test.p_value, doubtful, sentence, remedy, detail)
+    command = f"--draws {2 * draws.shape[1]}"
+    return Finding("stationary", level, test.p_value, doubtful, sentence, remedy, detail, command)
 
 
 def chains_agree(subject: Subject) -> Finding:
@@ -86,7 +99,8 @@ def chains_agree(subject: Subject) -> Finding:
     columns = most_different(draws)
     series = {subject.posterior.names[column]: draws[:, :, column] for column in columns}
     if law is not None:
-        series["the slowest direction"] = (draws - law.curvature.mode) @ law.process.modes.slowest
+        slowest = f"the slowest direction, {subject.words(law.process.modes.slowest)}"
+        series[slowest] = (draws - law.curvature.mode) @ law.process.modes.slowest
     r_hats = {name: split_r_hat(values) for name, values in series.items()}
     sizes = {
         (kind, name): effective_sample_size(values, kind)
@@ -98,9 +112,10 @@ def chains_agree(subject: Subject) -> Finding:
         min(sizes, key=lambda key: sizes[key]),
     )
     r_hat, size = r_hats[highest], sizes[scarcest]
+    size = min(size, subject.posterior.settings.get("effective_draws", np.inf))
     level = worst(
         graded(r_hat, thresholds.R_HAT, thresholds.LARGEST_R_HAT),
-        "trusted" if size >= thresholds.EFFECTIVE_DRAWS else "caution",
+        graded(-size, -thresholds.EFFECTIVE_DRAWS, -thresholds.TOO_FEW_DRAWS),
     )
     of_one = " between parts of the one chain" if draws.shape[0] == 1 else ""
     sentence = (
@@ -111,12 +126,12 @@ def chains_agree(subject: Subject) -> Finding:
         f"largest R-hat for {printable(highest)}; fewest effective draws for"
         f" {printable(scarcest[1])} ({scarcest[0]})"
     )
-    remedy = (
-        "take more draws"
-        if r_hat <= thresholds.R_HAT
-        else "the chains disagree: warm up longer, or take more draws"
-    )
-    return Finding("R-hat, ESS", level, r_hat, thresholds.R_HAT, sentence, remedy, detail)
+    wanted = int(np.ceil(draws.shape[1] * max(2.0, 1.5 * thresholds.EFFECTIVE_DRAWS / size)))
+    remedy = f"take more draws: draws={wanted}"
+    if r_hat > thresholds.R_HAT:
+        remedy = f"the chains disagree: warm up longer, and {remedy}"
+    command = f"--draws {wanted}"
+    return Finding("R-hat, ESS", level, r_hat, thresholds.R_HAT, sentence, remedy, detail, command)
 
 
 def _or_infinite(value: float) -> float:

@@ -54,15 +54,22 @@ def predicted_distance(subject: Subject) -> Finding | None:
         f" {rounded(to_sampler)} (wanted: at most {thresholds.SMALL_KL}; not trusted above"
         f" {thresholds.LARGE_KL})"
     )
-    detail = remedy = ""
+    detail = remedy = command = ""
     if level != "trusted":
-        detail, remedy = _irremovable(law), _remedy(law)
+        detail, (remedy, command) = _irremovable(law), _remedy(law)
     if law.prediction.approximate:
         level = worst(level, "caution")
         detail = "; ".join(filter(None, (detail, f"approximate: {law.prediction.approximate}")))
         remedy = remedy or "compare with a sampler whose law is predicted exactly"
     return Finding(
-        "predicted distance", level, distance, thresholds.SMALL_KL, sentence, remedy, detail
+        "predicted distance",
+        level,
+        distance,
+        thresholds.SMALL_KL,
+        sentence,
+        remedy,
+        detail,
+        command,
     )
 
 
@@ -113,29 +120,29 @@ def _irremovable(law: Law) -> str:
     )
 
 
-def _remedy(law: Law) -> str:
+def _remedy(law: Law) -> tuple[str, str]:
     """The full preconditioner, or a smaller batch for it, with the KL that theory predicts for
-    it.
+    it; and the same as options of the command line.
     """
     curvature, size = law.curvature, law.dynamics.batch_size
     if curvature.diagonal:
         return (
             "only diagonals of the curvature are known; a full preconditioner would need fewer"
             " parameters"
-        )
+        ), ""
     while size >= 1:
         try:
             prediction = (
                 ConstantSGD("full").tune(curvature, size, law.dynamics.scheme).predict(curvature)
             )
         except OrnsteinError as error:
-            return f"the full preconditioner cannot help here: {error}"
+            return f"the full preconditioner cannot help here: {error}", ""
         if prediction.stable:
             distance = max(prediction.kl_qp, prediction.kl_pq)
             batch = "" if size == law.dynamics.batch_size else f" with batch_size={size}"
             return (
                 f"use the full preconditioner, ConstantSGD('full'){batch}: predicted KL"
                 f" {rounded(distance)}"
-            )
+            ), f"--sampler constant-sgd-full --batch-size {size}"
         size //= 2
-    return "use smaller steps"
+    return "use smaller steps", ""

@@ -17,7 +17,7 @@ class Finding:
     explains and does not decide; `number` is compared with `threshold`.
 
     `sentence` is what the table shows; `detail` and `remedy` are for findings that count against
-    the draws.
+    the draws; `command` is the remedy as options of `ornstein fit`, where it can be given so.
     """
 
     name: str
@@ -27,6 +27,7 @@ class Finding:
     sentence: str
     remedy: str = ""
     detail: str = ""
+    command: str = ""
 
 
 def skipped(name: str, reason: str) -> Finding:

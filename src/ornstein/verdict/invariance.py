@@ -38,6 +38,7 @@ class Kept:
     axes: Change
     energy: float
     energy_z: float
+    tries: int = 1
 
     @property
     def tests(self) -> int:
@@ -56,7 +57,7 @@ class Kept:
     @property
     def bound(self) -> float:
         """The p-value of one test below which something has changed."""
-        return thresholds.FALSE_ALARMS / self.tests
+        return thresholds.FALSE_ALARMS / self.tests / self.tries
 
 
 def kept_law(subject: Subject) -> Kept | None:
@@ -75,7 +76,7 @@ def kept_law(subject: Subject) -> Kept | None:
     start, end = coordinates.theta(moved.before), coordinates.theta(moved.after)
     along = change(project(start), project(end), project(everything), subject.independent)
     axes = change(moved.before, moved.after, coordinates.z(everything), subject.independent)
-    return Kept(moved, names, along, axes, *_change_of_energy(moved))
+    return Kept(moved, names, along, axes, *_change_of_energy(moved), subject.tries)
 
 
 def _change_of_energy(moved: Moved) -> tuple[float, float]:
@@ -108,7 +109,7 @@ def _projection(
         chosen = vectors if size <= MANY else vectors[:, np.r_[:EXTREME, -EXTREME:0]]
         names += [subject.words(vector) for vector in chosen.T]
         combined = np.concatenate([chosen.T, combined])
-    names += ["a combination of parameters taken at random"] * number
+    names += [subject.words(combination) for combination in combined[len(combined) - number :]]
     return tuple(names), lambda points: np.concatenate([points, points @ combined.T], axis=1)
 
 
@@ -128,7 +129,7 @@ def moved_draws(subject: Subject, kept: Kept | None) -> Finding:
             f"the draws hardly move ({kept.moved.accepted:.0%} of the moves were accepted): too"
             " little to tell"
         )
-        remedy = "compare with orn.nuts(model)"
+        remedy = "use orn.nuts(model)"
         return Finding(NAME, "caution", np.nan, thresholds.SMALL_CHANGE, sentence, remedy)
     moment, point, joint = _effects(kept)
     place = int(np.argmax(moment)) if moment.max() > 0 else int(np.argmax(point))
@@ -141,13 +142,16 @@ def moved_draws(subject: Subject, kept: Kept | None) -> Finding:
     if level == "trusted" and kept.energy_changed and not kept.decisive:
         return _somewhere(kept)
     sentence = _sentence(kept, size, float(point.max()), outside)
+    if level != "trusted":
+        sentence += f", most along {kept.names[place]}"
     detail = (
-        f"farthest along {kept.names[place]}: mean {kept.along.shift[place]:+.2f} sd, sd times"
-        f" {np.exp(0.5 * kept.along.log_ratio[place]):.2f}; {kept.moved.accepted:.0%} of the moves"
-        " were accepted"
+        f"there the mean moves by {kept.along.shift[place]:+.2g} sd and the sd becomes"
+        f" {np.exp(0.5 * kept.along.log_ratio[place]):.2g} times as large;"
+        f" {kept.moved.accepted:.0%} of the moves were accepted"
     )
-    remedy = "the draws are not those of the posterior: use smaller steps, or orn.nuts(model)"
-    return Finding(NAME, level, size, thresholds.SMALL_CHANGE, sentence, remedy, detail)
+    remedy = "the draws are not those of the posterior: use orn.nuts(model)"
+    command = "--sampler sgld-cv"
+    return Finding(NAME, level, size, thresholds.SMALL_CHANGE, sentence, remedy, detail, command)
 
 
 def _somewhere(kept: Kept) -> Finding:
@@ -156,7 +160,7 @@ def _somewhere(kept: Kept) -> Finding:
         f"{len(kept.moved.before)} draws moved by HMC on all rows change −log density by"
         f" {kept.energy:+.2g} on average; too few were moved to see along which direction"
     )
-    remedy = "run longer, so that the check may look at more draws, or compare with orn.nuts(model)"
+    remedy = "use orn.nuts(model), or run longer, so that the check may look at more draws"
     return Finding(NAME, "caution", np.nan, thresholds.SMALL_CHANGE, sentence, remedy)
 
 

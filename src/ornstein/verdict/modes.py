@@ -19,6 +19,8 @@ from ornstein.verdict.coordinates import Coordinates
 from ornstein.verdict.density import Density
 from ornstein.verdict.finding import Finding, graded, skipped
 from ornstein.verdict.importance import Weighted
+from ornstein.verdict.slopes import EVALUATIONS
+from ornstein.verdict.slopes import FEWEST as FEWEST_DRAWS
 from ornstein.verdict.subject import ABSENT, Subject
 
 NAME = "other modes"
@@ -63,12 +65,14 @@ def starts(subject: Subject, count: int, generator: np.random.Generator) -> Arra
     return mean + np.concatenate([along, random])[:count]
 
 
-def descended(density: Density, coordinates: Coordinates, z: Array) -> tuple[Array, Array, Array]:
+def descended(
+    density: Density, coordinates: Coordinates, z: Array, steps: int = STEPS
+) -> tuple[Array, Array, Array]:
     """Ends of descents from z, U there, and whether each has come to rest."""
     energy, slope = coordinates.energy(density, z)
     rate = np.full(len(z), 0.5)
     moving = np.isfinite(energy)
-    for _ in range(STEPS):
+    for _ in range(steps):
         active = np.flatnonzero(moving)
         if not len(active):
             break
@@ -97,11 +101,20 @@ def other_modes(subject: Subject, weighted: Weighted | None) -> tuple[Mode, ...]
     density, coordinates = subject.density, subject.coordinates
     if density is None or coordinates is None or weighted is None:
         return None
-    count = min(max(subject.budget // (5 * STEPS), FEWEST), MOST)
+    left = subject.passes_left(reserved=EVALUATIONS * FEWEST_DRAWS)
+    count = min(max(subject.budget // (5 * STEPS), FEWEST), MOST, max(1, left // STEPS))
     generator = np.random.default_rng(sequence(subject.seed, Purpose.VERDICT, 3))
-    ends, energies, rested = descended(
-        density, coordinates, coordinates.z(starts(subject, count, generator))
-    )
+    if subject.known_modes is not None:
+        ends = coordinates.z(np.reshape(subject.known_modes, (-1, subject.dimension)))
+        energies = density.values(coordinates.theta(ends)) if len(ends) else np.zeros(0)
+        rested = np.isfinite(energies)
+    else:
+        ends, energies, rested = descended(
+            density,
+            coordinates,
+            coordinates.z(starts(subject, count, generator)),
+            min(STEPS, left // count - 1),
+        )
     near = coordinates.z(subject.some_draws(1000))
     middle = np.median(near, axis=0)
     found: list[Mode] = []

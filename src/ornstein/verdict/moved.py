@@ -23,6 +23,7 @@ HALVINGS = 6
 PILOTS = 16
 ACCEPTED = 0.7  # of the pilots' trajectories
 FEWEST, MOST = 64, 4000  # draws that are moved
+LEAST_PASSES = 4  # for each of them, without which nothing is tried
 # So many show a shift along one direction that makes a KL of 0.1, at the bound of the tests.
 DECISIVE = 128
 # Trajectories of each draw: as many as are paid for, as are taken while the passes last, and while
@@ -65,15 +66,18 @@ def move(
 ) -> Moved | None:
     """Move some of the draws `z`, as many as the passes allow; None where these are too few."""
     limit = density.passes + passes
+    sweeping = passes_for_sweeps // (SWEEPS * coordinates.dimension + 1) >= FEWEST
+    if passes < LEAST_PASSES * min(FEWEST, len(z)) and not sweeping:
+        return None
     step, steps = _tuned(density, coordinates, z[:PILOTS], generator)
     most = passes // (steps + 2)
     moved = None
     if most >= min(FEWEST, len(z)):
         chosen = _spread(z, max(min(DECISIVE, most), passes // (ROUNDS * steps + 1)))
         moved = _by_trajectories(density, coordinates, chosen, step, steps, limit, generator)
-    most = passes_for_sweeps // (SWEEPS * coordinates.dimension + 1)
-    if most < FEWEST or (moved is not None and moved.accepted >= FEWEST_ACCEPTED):
+    if not sweeping or (moved is not None and moved.accepted >= FEWEST_ACCEPTED):
         return moved
+    most = passes_for_sweeps // (SWEEPS * coordinates.dimension + 1)
     return _by_sweeps(density, coordinates, _spread(z, most), generator)
 
 

@@ -34,10 +34,12 @@ if TYPE_CHECKING:
 # Passes over all data that a check may take: a share of those that sampling took, or as many as
 # take so many products of numbers, about a second; and their least and largest number.
 SHARE_OF_PASSES, PRODUCTS, FEWEST_PASSES, MOST_PASSES = 0.1, 2e8, 64, 120_000
+# The looks for modes and at the gradient come last and may take what is left of half as much again.
+MORE = 1.5
 MOST_CHEAP_PASSES = 200_000
-# Rows that the points of importance weights may look at, and the least and largest number of these.
-ROWS, FEWEST_POINTS, MOST_POINTS = 1e7, 32, 2000
-# Draws at which the gradients of all rows are looked at: as many as make ROWS rows, but no fewer
+# The least and largest number of points of importance weights.
+FEWEST_POINTS, MOST_POINTS = 24, 2000
+# Draws at which the gradients of all rows are looked at: as many as make so many rows, but no fewer
 # and no more.
 ROWS_AT_DRAWS, FEWEST_DRAWS, MOST_DRAWS = 1e6, 8, 100
 STAND_INS = 1000  # points of the draws' Gaussian where single draws were not kept
@@ -89,6 +91,10 @@ class Subject:
     posterior: Posterior
     model: Model | None
     seed: int = 0
+    # Answers to one question that may be looked at: p-value bounds are divided by their number.
+    tries: int = 1
+    # Modes that an earlier look has found, for this one to answer to; None searches.
+    known_modes: tuple[Array, ...] | None = None
 
     @cached_property
     def law(self) -> Law | None:
@@ -134,11 +140,18 @@ class Subject:
         wanted = max(SHARE_OF_PASSES * taken, self.cheap_passes)
         return int(np.clip(wanted, FEWEST_PASSES, MOST_PASSES))
 
+    def passes_left(self, reserved: int) -> int:
+        """How many passes a late look may take, where some are reserved for a later one."""
+        assert self.density is not None
+        bound = max(MORE * self.budget, 2.0 * self.cheap_passes)
+        bound = bound if self.budget > FEWEST_PASSES else FEWEST_PASSES
+        return int(max(self.budget // 5, bound - self.density.passes - reserved))
+
     @property
     def cheap_passes(self) -> int:
         """How many passes over the data take about a second."""
         assert self.model is not None
-        cheap = PRODUCTS / (self.model.n_data * (0.04 * self.dimension + 12.0))
+        cheap = PRODUCTS / (self.model.work * (0.04 * self.dimension + 12.0))
         return int(min(cheap, MOST_CHEAP_PASSES))
 
     @property
@@ -204,7 +217,8 @@ class Subject:
         if self.no_chains:
             return float(len(self.flat_draws))
         fewest = np.nan_to_num(fewest_effective(self.posterior.draws))
-        return float(np.clip(fewest, 4.0, len(self.flat_draws)))
+        known = self.posterior.settings.get("effective_draws", np.inf)
+        return float(np.clip(min(fewest, known), 4.0, len(self.flat_draws)))
 
     @property
     def draws_looked_at(self) -> int:
@@ -212,7 +226,7 @@ class Subject:
         large, at few it is not met.
         """
         assert self.model is not None
-        return int(np.clip(ROWS_AT_DRAWS / self.model.n_data, FEWEST_DRAWS, MOST_DRAWS))
+        return int(np.clip(ROWS_AT_DRAWS / self.model.work, FEWEST_DRAWS, MOST_DRAWS))
 
     @cached_property
     def gradients_at_draws(self) -> list[tuple[Array, Array, Array]]:
@@ -250,5 +264,8 @@ class Subject:
         weights = weights / max(float(np.linalg.norm(weights)), 1e-300)
         order = np.argsort(-np.abs(weights))[:3]
         shown = [place for place in order if abs(weights[place]) >= 0.1 * abs(weights[order[0]])]
-        names = self.posterior.names
-        return " ".join(f"{weights[place]:+.2f} {printable(names[place])}" for place in shown)
+        names = [printable(self.posterior.names[place]) for place in shown]
+        if len(shown) == 1:
+            return names[0]
+        parts = zip(weights[shown], names, strict=True)
+        return " ".join(f"{weight:+.1g} {name}" for weight, name in parts)

@@ -1,5 +1,5 @@
 """Every bound that the verdict uses, in one place, each with its reason. Findings print the bound
-they were held against.
+they are compared with.
 
 Distances are KL divergences in nats between Gaussians of the same mean and covariance. What they
 mean for one parameter alone:
@@ -38,29 +38,33 @@ LARGEST_MEAN_ERROR = 0.25
 # 1.1 is the older bound, beyond which chains plainly disagree.
 R_HAT, LARGEST_R_HAT = 1.01, 1.1
 EFFECTIVE_DRAWS = 400.0
+# With 50 the standard error of a 5 or 95 % point is 0.3 sd: too few to tell.
+TOO_FEW_DRAWS = 50.0
 
-# A1. Excess kurtosis that the minibatch noise leaves in the draws; 0.5 moves the end of a 95 %
-# interval by 1.7 % of its length.
+# Gradient noise is Gaussian: excess kurtosis that the minibatch noise leaves in the draws; 0.5
+# moves the end of a 95 % interval by 1.7 % of its length.
 KURTOSIS = 0.5
-# A2. Change of the noise along the chain that theory did not expect; the variance of the draws
-# follows it one to one, and 10 % of variance in every one of ten directions is a distance of 0.025.
+# Noise is constant: change of the noise along the chain that theory did not expect; the variance of
+# the draws follows it one to one, and 10 % of variance in every one of ten directions is a distance
+# of 0.025.
 NOISE_CHANGE = 0.1
-# A3. Largest eigenvalue of HA as a share of its stability bound. Above 0.9 the fourth moments grow
-# beyond those of a Gaussian, and an error of a few per cent in A decides between stable and not.
+# Steps are small: the largest eigenvalue of HA as a share of its stability bound. Above 0.9 the
+# fourth moments grow beyond those of a Gaussian, and an error of a few per cent in A decides
+# between stable and not.
 STABILITY_SHARE = 0.9
-# A4. Distance between mean and mode in posterior sds. A posterior whose mean and mode are half an
-# sd apart is not Gaussian.
+# Loss is quadratic: distance between mean and mode in posterior sds. A posterior whose mean and
+# mode are half an sd apart is not Gaussian.
 MEAN_SHIFT = 0.5
-# A4. Half the variance of the log posterior less its quadratic, where the draws are: to second
-# order the KL between the posterior and Laplace's approximation. The draws follow a part of it
-# (their mean moves as the posterior's does): no error yet.
+# Loss is quadratic: half the variance of the log posterior less its quadratic, where the draws are:
+# to second order the KL between the posterior and Laplace's approximation. The draws follow a part
+# of it (their mean moves as the posterior's does): no error yet.
 NON_QUADRATIC = 0.25
 # Vehtari, Simpson, Gelman, Yao and Gabry (2024): importance weights with a Pareto tail above 0.7
 # are not to be relied on. Where the weights hardly differ (effective share above 0.9) the shape of
 # their tail does not matter.
 PARETO_K, HARMLESS_SHARE = 0.7, 0.9
-# A5. Largest |λ − 1| of A⁻¹C for samplers that take C for A: variance is wrong by that factor in
-# that direction.
+# Noise matches curvature: largest |λ − 1| of A⁻¹C for samplers that take C for A: variance is wrong
+# by that factor in that direction.
 NOISE_RATIO = 0.3
 
 # Moved draws, probes and modes together raise a false alarm in so many sound fits.

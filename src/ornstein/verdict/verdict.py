@@ -23,15 +23,18 @@ from ornstein.verdict.assumptions import assumptions
 from ornstein.verdict.convergence import chains_agree, length, stationary
 from ornstein.verdict.distance import predicted_distance
 from ornstein.verdict.finding import LEVELS, NOTE, SKIPPED, Finding, worst
-from ornstein.verdict.importance import draws_gaussian, measured_distance
+from ornstein.verdict.importance import measured_distance
 from ornstein.verdict.invariance import Kept, kept_law, moved_draws
-from ornstein.verdict.modes import modes_finding, other_modes
+from ornstein.verdict.modes import modes_finding
+from ornstein.verdict.slopes import NAME as GRADIENT
 from ornstein.verdict.slopes import gradient_of_density
 from ornstein.verdict.subject import Subject
+from ornstein.verdict.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from ornstein.model.model import Model
     from ornstein.posterior.posterior import Posterior
+    from ornstein.types import Array
 
 MARKS = {"trusted": "ok", "caution": "??", "not trusted": "NO", SKIPPED: "--", NOTE: "  "}
 MEANING = {
@@ -155,15 +158,50 @@ def check(
     subject = Subject(*as_run(posterior, model if model is not None else posterior.model), seed)
     # What is not a number counts against the draws; it needs no warning as well.
     with np.errstate(all="ignore"):
-        return Verdict(tuple(_findings(subject, stein)))
+        return Verdict(tuple(_findings(subject, Surroundings(subject), stein)))
 
 
-def _findings(subject: Subject, stein: bool | int) -> list[Finding]:
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """A verdict, the modes away from the draws that it knows of (None where they were not searched
+    for), and the passes over the data that it took.
+    """
+
+    verdict: Verdict
+    modes: tuple[Array, ...] | None
+    passes: float
+
+
+def judge(
+    posterior: Posterior, seed: int, tries: int, known_modes: tuple[Array, ...] | None = None
+) -> Judgement:
+    """The verdict on one of at most `tries` answers to one question: p-value bounds are divided by
+    their number, and modes that an earlier look has found are not searched for again.
+    """
+    there = posterior.coordinates
+    if known_modes is not None and there is not None:
+        known_modes = tuple(there.working(mode) for mode in known_modes)
+    subject = Subject(*as_run(posterior, posterior.model), seed, tries, known_modes)
+    around = Surroundings(subject)
+    with np.errstate(all="ignore"):
+        verdict = Verdict(tuple(_findings(subject, around, False)))
+        modes = None if subject.unsound else _tried(lambda: around.modes)
+    density = None if subject.unsound else subject.density
+    if known_modes is None and modes is not None:
+        known_modes = tuple(mode.theta for mode in modes)
+    if known_modes is not None and there is not None:
+        known_modes = tuple(there.original(mode) for mode in known_modes)
+    return Judgement(verdict, known_modes, 0.0 if density is None else float(density.passes))
+
+
+def _findings(subject: Subject, around: Surroundings, stein: bool | int) -> list[Finding]:
     if subject.unsound:
         return [_unsound(subject)]
     kept = _tried(lambda: kept_law(subject))
-    findings = [*_evidence(subject, kept)]
+    findings = [*_evidence(subject, around, kept)]
     settled = kept is not None and kept.decisive and _settled(findings)
+    if settled:
+        findings = [_excused(found) for found in findings]
     explained = _explanations(subject)
     findings += [replace(found, level=NOTE) if settled else found for found in explained]
     if not _compared(findings) and not subject.aims_elsewhere:
@@ -175,16 +213,16 @@ def _findings(subject: Subject, stein: bool | int) -> list[Finding]:
     return findings
 
 
-def _evidence(subject: Subject, kept: Kept | None) -> Iterator[Finding]:
+def _evidence(subject: Subject, around: Surroundings, kept: Kept | None) -> Iterator[Finding]:
     """What decides: length and agreement of the chains, and the posterior's density."""
-    weighted = _tried(lambda: draws_gaussian(subject))
+    weighted = _tried(lambda: around.weighted)
     looks = (
         ("length", lambda: length(subject)),
         ("stationary", lambda: stationary(subject)),
         ("R-hat, ESS", lambda: chains_agree(subject)),
         ("moved draws", lambda: moved_draws(subject, kept)),
         ("measured distance", lambda: measured_distance(subject, weighted)),
-        ("other modes", lambda: modes_finding(subject, other_modes(subject, weighted))),
+        ("other modes", lambda: modes_finding(subject, around.modes)),
         ("gradient", lambda: gradient_of_density(subject)),
     )
     for name, look in looks:
@@ -210,10 +248,18 @@ def _explanations(subject: Subject) -> list[Finding]:
 
 def _settled(findings: list[Finding]) -> bool:
     """Whether the density was looked at closely and nothing was found: then it does not matter what
-    theory's assumptions would say.
+    theory's assumptions would say, nor what gradient the sampler followed.
     """
-    levels = {finding.name: finding.level for finding in findings}
-    return levels.get("moved draws") == "trusted" and worst(*levels.values()) == "trusted"
+    levels = {finding.name: finding.level for finding in findings if finding.name != GRADIENT}
+    return levels.get("moved draws") == "trusted" and worst(*levels.values()) != "not trusted"
+
+
+def _excused(found: Finding) -> Finding:
+    """A gradient that is not the slope, where it did not harm: NUTS corrects for it, and others may
+    not use it where it is wrong.
+    """
+    harmless = found.name == GRADIENT and found.level == "not trusted"
+    return replace(found, level="caution") if harmless else found
 
 
 def _unsound(subject: Subject) -> Finding:

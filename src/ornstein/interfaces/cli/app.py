@@ -17,11 +17,13 @@ from ornstein.errors import FileError, InputError
 from ornstein.interfaces.cli.arguments import (
     SAMPLER_HELP,
     Batch,
+    Budget,
     Categorical,
     Chains,
     Checkpoint,
     Data,
     DataOrFolder,
+    Deadline,
     Decimal,
     Draws,
     Drop,
@@ -111,7 +113,7 @@ def fit(
     decimal: Decimal = None,
     prior: Priors = None,
     prior_precision: Precision = None,
-    sampler: Annotated[str, typer.Option(help=SAMPLER_HELP)] = "constant-sgd-full",
+    sampler: Annotated[str, typer.Option(help=SAMPLER_HELP)] = "auto",
     robust: Robust = False,
     batch_size: Batch = None,
     draws: Draws = 1000,
@@ -128,6 +130,8 @@ def fit(
     every: Every = "60s",
     resume: Resume = False,
     scheduler: Scheduler = None,
+    budget: Budget = None,
+    deadline: Deadline = None,
     force: Force = False,
 ) -> None:
     """Fit a regression to a table, judge it, and write the draws, the fit and a report.
@@ -144,10 +148,11 @@ def fit(
         from ornstein.interfaces.cli.outputs import FIT, result_folder
         from ornstein.interfaces.cli.results import show_results, write_results
         from ornstein.interfaces.table.fitting import described
-        from ornstein.samplers import sampler_by_name
+        from ornstein.ways import require_way
 
     started = time.perf_counter()
-    chosen = robust_sampler(sampler) if robust else sampler_by_name(sampler)
+    named = None if sampler == "auto" else require_way(sampler)
+    chosen = robust_sampler(sampler) if robust else named
     if resume and checkpoint is None:
         raise InputError("--resume needs --checkpoint, the folder of the run to go on with")
     if checkpoint is not None and not resume and any(checkpoint.glob("checkpoint-*.npz")):
@@ -179,6 +184,8 @@ def fit(
         "max_steps": max_steps,
         "checkpoint": checkpoint,
         "every": every,
+        "budget": budget,
+        "deadline": deadline,
     }
     again = "" if checkpoint is None else "; --resume goes on from the checkpoint"
     with result_folder(out, FIT, [data], force) as folder:
@@ -211,6 +218,56 @@ def _said_where(again: str) -> Iterator[None]:
     except KeyboardInterrupt as error:
         reason = str(error) or "interrupted"
         raise KeyboardInterrupt(f"{reason}; no result was written{again}") from error
+
+
+@app.command(epilog="Example:  ornstein plan wine.csv --target quality")
+def plan(
+    data: Data,
+    formula: Formula = None,
+    target: Target = None,
+    family: Family = "auto",
+    batch_size: Batch = None,
+    draws: Draws = 1000,
+    chains: Chains = 4,
+    seed: Seed = 0,
+    prior_precision: Precision = None,
+    categorical: Categorical = None,
+    drop: Drop = None,
+    use: Use = None,
+    missing: Missing = "drop",
+    budget: Budget = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Draw the plan in this .png or .svg.", show_default=False),
+    ] = None,
+) -> None:
+    """Print every way to the posterior of a table's regression: predicted distance, cost, and which
+    one `ornstein fit` would take. Nothing is sampled.
+    """
+    from ornstein.interfaces.cli import console
+    from ornstein.interfaces.cli.outputs import require_not_input
+    from ornstein.ways.plan import plan as make
+
+    if plot is not None:
+        require_not_input([plot], [data])
+    request = request_of(
+        formula,
+        target,
+        use,
+        drop,
+        categorical,
+        family=family,
+        missing=missing,
+        prior_precision=prior_precision,
+    )
+    size = "auto" if batch_size is None else batch_size
+    made = make(
+        model_of(data, request), budget, draws=draws, chains=chains, seed=seed, batch_size=size
+    )
+    console.say(str(made))
+    if plot is not None:
+        made.plot(plot)
+        console.say(f"Written: {plot}")
 
 
 @app.command(

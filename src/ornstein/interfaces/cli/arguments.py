@@ -91,7 +91,21 @@ Decimal = Annotated[
     ),
 ]
 Link = Annotated[str | None, typer.Option(help="The link of the family.", show_default=False)]
-SAMPLER_HELP = f"{', '.join([*FORMS][:-1])} or {[*FORMS][-1]}."
+SAMPLER_HELP = (
+    "auto, which chooses (see `ornstein plan`); or by name: laplace, laplace-weighted, nuts,"
+    f" nuts-metric, {', '.join([*FORMS][:-1])} or {[*FORMS][-1]}."
+)
+Budget = Annotated[
+    float | None,
+    typer.Option(
+        help="With auto: passes over the data that everything together may take.",
+        show_default=False,
+    ),
+]
+Deadline = Annotated[
+    str | None,
+    typer.Option(help="With auto: stop early, after 60s, 5m or 1h.", show_default=False),
+]
 Family = Annotated[
     str,
     typer.Option(help="auto, gaussian, bernoulli, categorical, poisson or another family's name."),
@@ -239,7 +253,7 @@ def robust_sampler(name: str) -> Sampler:
     from ornstein.samplers.constant_sgd import ConstantSGD
     from ornstein.samplers.iasg import IASG
 
-    sampler = sampler_by_name(name)
+    sampler = sampler_by_name("constant-sgd-full" if name == "auto" else name)
     if not isinstance(sampler, ConstantSGD | IASG):
         raise InputError(f"--robust needs constant-sgd-full or iasg; got {name}")
     return replace(sampler, target="sandwich")

@@ -150,7 +150,8 @@ def show_verdict(verdict: Verdict) -> None:
     for finding in verdict.findings:
         sentence = _text(finding.sentence)
         if finding.remedy and finding.level in ("caution", "not trusted"):
-            sentence.append_text(_text(f"\n→ {finding.remedy}", "italic"))
+            command = finding.command and f"run again with {finding.command}"
+            sentence.append_text(_text(f"\n→ {command or finding.remedy}", "italic"))
         table.add_row(
             Text(MARKS[finding.level], style=f"bold {COLOURS[finding.level]}"),
             Text(finding.name),

@@ -17,6 +17,7 @@ from ornstein.posterior.files import replacing
 if TYPE_CHECKING:
     import pandas
 
+    from ornstein.posterior.history import Attempt
     from ornstein.posterior.posterior import Posterior
     from ornstein.regression.spec import Spec
     from ornstein.verdict.verdict import Verdict
@@ -30,6 +31,7 @@ class Results:
     summary: pandas.DataFrame
     verdict: Verdict
     files: list[tuple[Path, str]]
+    history: tuple[Attempt, ...] = ()
 
 
 def write_results(posterior: Posterior, folder: Path, plots: bool = False) -> Results:
@@ -48,7 +50,7 @@ def write_results(posterior: Posterior, folder: Path, plots: bool = False) -> Re
         files.append((page, "open it in a browser"))
         if plots:
             files += [(path, "plot") for path in write_plots(posterior, folder)]
-        return Results(spec, summary, verdict, files)
+        return Results(spec, summary, verdict, files, posterior.history)
     except BaseException:
         written = ", ".join(str(path) for path, _ in files)
         console.warn(f"not everything was written; the fit is in {written}")
@@ -63,6 +65,8 @@ def show_results(results: Results) -> None:
     )
     console.say()
     console.show_verdict(results.verdict)
+    for attempt in results.history:
+        console.say(f"Tried {attempt}", style="dim")
     console.say()
     console.show_files("Written", results.files)
 

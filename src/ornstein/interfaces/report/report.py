@@ -114,6 +114,7 @@ def _context(
         "settings": {
             name: value for name, value in posterior.settings.items() if _is_shown(name, value)
         },
+        "history": posterior.history,
         "notes": posterior.dynamics.notes if posterior.dynamics is not None else (),
         "versions": {
             name: posterior.settings[name] for name in VERSIONS if name in posterior.settings

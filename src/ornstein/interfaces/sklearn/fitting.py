@@ -18,14 +18,7 @@ from sklearn.utils.validation import (
 )
 
 from ornstein.checks import brief
-from ornstein.errors import (
-    CurvatureError,
-    DivergenceError,
-    InputError,
-    PredictionWarning,
-    StabilityError,
-    TrustWarning,
-)
+from ornstein.errors import InputError, PredictionWarning, TrustWarning
 from ornstein.model import tables
 from ornstein.regression.columns import require_column
 from ornstein.regression.design import Design
@@ -38,10 +31,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
     from sklearn.base import BaseEstimator
 
-    from ornstein.curvature.curvature import Curvature
     from ornstein.model.model import Model
     from ornstein.model.regression import GLM
-    from ornstein.posterior.posterior import Posterior
 
 # whole-number weights are spelled out as rows while that makes at most this many times more of them
 MOST_REPETITIONS = 10
@@ -212,16 +203,17 @@ def _dense(matrix: Any) -> Array:
 
 def set_posterior(estimator: BaseEstimator, model: Model) -> None:
     """Set `posterior_` and `verdict_`, and warn in one line where the verdict is bad."""
-    from ornstein.curvature.measure import measure
+    from ornstein.entrances import sample
 
-    curvature = measure(model)
     options = {
+        "batch_size": estimator.batch_size,
         "draws": estimator.draws,
         "chains": estimator.chains,
+        "max_steps": estimator.max_steps,
         "seed": int(check_random_state(estimator.random_state).randint(2**31 - 1)),
-        "curvature": curvature,
+        "progress": False,
     }
-    estimator.posterior_ = _sampled(estimator, model, curvature, options)
+    estimator.posterior_ = sample(model, _chosen(estimator), **options)
     estimator.verdict_ = estimator.posterior_.check()
     if estimator.verdict_.level == "not trusted":
         bad = [item.name for item in estimator.verdict_.findings if item.level == "not trusted"]
@@ -229,57 +221,16 @@ def set_posterior(estimator: BaseEstimator, model: Model) -> None:
         warnings.warn(said, TrustWarning, stacklevel=3)  # where fit was called
 
 
-def _sampled(
-    estimator: BaseEstimator, model: Model, curvature: Curvature, options: dict[str, Any]
-) -> Posterior:
-    """By the sampler that was asked for, which may be a name."""
-    from ornstein.entrances import sample
-    from ornstein.samplers import sampler_by_name
+def _chosen(estimator: BaseEstimator) -> Any:
+    """The sampler that was asked for; None lets the library choose."""
     from ornstein.samplers.constant_sgd import ConstantSGD
 
     sampler = estimator.sampler
     auto = sampler is None or (isinstance(sampler, str) and sampler == "auto")
     if estimator.target not in ("posterior", "sandwich"):
         raise InputError(f"target must be 'posterior' or 'sandwich'; got {brief(estimator.target)}")
-    if isinstance(sampler, str) and sampler == "laplace":
-        from ornstein.baselines.laplace import laplace
-
-        return laplace(model, **options)
-    if isinstance(sampler, str) and sampler == "nuts":
-        from ornstein.baselines.nuts import nuts
-
-        return nuts(model, **{name: options[name] for name in ("draws", "chains", "seed")})
-    if estimator.target == "sandwich":
-        if not auto:
-            raise InputError("target='sandwich' chooses the sampler itself: leave sampler alone")
-        sampler = ConstantSGD("full", target="sandwich")
-    elif isinstance(sampler, str):
-        sampler = None if auto else sampler_by_name(sampler)
-    more = {
-        "batch_size": estimator.batch_size,
-        "max_steps": estimator.max_steps,
-        "progress": False,
-    }
-    try:
-        return sample(model, sampler, **options, **more)
-    except (CurvatureError, DivergenceError, StabilityError):
-        if sampler is not None or curvature.diagonal:
-            raise
-        return _sample_injecting(model, curvature, {**options, **more})
-
-
-def _sample_injecting(model: Model, curvature: Curvature, options: dict[str, Any]) -> Posterior:
-    """Fisher scoring with EEᵀ = (k/N) A: no direction depends on gradient noise, and a larger k
-    means smaller steps.
-    """
-    from ornstein.entrances import sample
-    from ornstein.samplers.sgfs import SGFS
-
-    root = np.linalg.cholesky(curvature.hessian / curvature.n_data)
-    samplers = [SGFS("full", step_size=1.0, injected=2.0**power * root) for power in range(1, 10)]
-    for sampler in samplers[:-1]:
-        try:
-            return sample(model, sampler, **options)
-        except (DivergenceError, StabilityError):
-            continue
-    return sample(model, samplers[-1], **options)
+    if estimator.target == "posterior":
+        return None if auto else sampler
+    if not auto:
+        raise InputError("target='sandwich' chooses the sampler itself: leave sampler alone")
+    return ConstantSGD("full", target="sandwich")

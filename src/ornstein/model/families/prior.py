@@ -62,6 +62,13 @@ class RegressionPrior:
             total += _of_shared(auxiliary, kind, value, hyper)
         return total
 
+    def of_auxiliary(self, shared: PyTree, hyperparameters: PyTree) -> Traced:
+        """The log prior of the auxiliary parameters alone."""
+        total = jnp.zeros(())
+        for auxiliary, kind in self.auxiliary:
+            total += _of_shared(auxiliary, kind, shared[auxiliary.name], hyperparameters)
+        return total
+
     def _coefficients(self, away: Traced, precision: Traced, df: Traced | None) -> Traced:
         if not self.tails:
             return _normal_log_density(away, precision)

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import gammaln
 
-from ornstein.model.families.likelihood import Likelihood
 from ornstein.types import PyTree, Traced
 
 # What a family has besides the linear predictor, as a parameter on the whole real line.
@@ -39,6 +38,8 @@ class RowDensity:
 
     def slopes(self, predictor: Traced, y: Traced, params: PyTree) -> tuple[Traced, Traced]:
         """First and minus second derivative in u, the second at least zero."""
+        if self.family in _SLOPES:
+            return _SLOPES[self.family](predictor, y)
         first = jax.grad(self.__call__)
         slope, curved = jax.jvp(
             lambda u: first(u, y, params), (predictor,), (jnp.ones_like(predictor),)
@@ -64,22 +65,39 @@ def cut_points(parameters: Traced) -> Traced:
     )
 
 
-def _poisson_or_bernoulli(family: str) -> Callable[[Traced, Traced, PyTree], Traced]:
-    likelihood = Likelihood(family, 1)
-    return lambda u, y, params: likelihood.of_predictor(u, y, {})
+@jax.custom_jvp
+def _softplus(u: Traced) -> Traced:
+    """log(1 + exp u), whose derivatives of all orders are those of one function; JAX's own grow
+    with each order, and compiling them takes longer than to use them.
+    """
+    return jax.nn.softplus(u)
+
+
+@_softplus.defjvp
+def _softplus_slope(primals: tuple[Traced], tangents: tuple[Traced]) -> tuple[Traced, Traced]:
+    return _softplus(primals[0]), jax.nn.sigmoid(primals[0]) * tangents[0]
+
+
+def _bernoulli(u: Traced, y: Traced, params: PyTree) -> Traced:
+    # not yu − softplus(u), whose slope is lost to rounding at large u
+    return -_softplus((1.0 - 2.0 * y) * u)
+
+
+def _poisson(u: Traced, y: Traced, params: PyTree) -> Traced:
+    return y * u - jnp.exp(u) - gammaln(y + 1.0)
 
 
 def _binomial(u: Traced, y: Traced, params: PyTree) -> Traced:
     successes, trials = y[0], y[1]
     ways = gammaln(trials + 1.0) - gammaln(successes + 1.0) - gammaln(trials - successes + 1.0)
-    return ways - successes * jax.nn.softplus(-u) - (trials - successes) * jax.nn.softplus(u)
+    return ways - successes * _softplus(-u) - (trials - successes) * _softplus(u)
 
 
 def _negative_binomial(u: Traced, y: Traced, params: PyTree) -> Traced:
     log_size = params["log_size"]
     size = jnp.exp(log_size)
     ways = gammaln(y + size) - gammaln(size) - gammaln(y + 1.0)
-    return ways - y * jax.nn.softplus(log_size - u) - size * jax.nn.softplus(u - log_size)
+    return ways - y * _softplus(log_size - u) - size * _softplus(u - log_size)
 
 
 def _gamma(u: Traced, y: Traced, params: PyTree) -> Traced:
@@ -96,14 +114,32 @@ def _ordinal(u: Traced, y: Traced, params: PyTree) -> Traced:
     upper = jnp.sum(jnp.where(level == y, cuts, 0.0)) - u
     lower = jnp.sum(jnp.where(level == y - 1, cuts, 0.0)) - u
     upper, lower = jnp.where(y < cuts.shape[0], upper, FAR), jnp.where(y > 0, lower, -FAR)
-    return -jax.nn.softplus(-upper) - jax.nn.softplus(lower) + jnp.log(-jnp.expm1(lower - upper))
+    return -_softplus(-upper) - _softplus(lower) + jnp.log(-jnp.expm1(lower - upper))
 
 
 _DENSITIES: dict[str, Callable[[Traced, Traced, PyTree], Traced]] = {
-    "bernoulli": _poisson_or_bernoulli("bernoulli"),
-    "poisson": _poisson_or_bernoulli("poisson"),
+    "bernoulli": _bernoulli,
+    "poisson": _poisson,
     "binomial": _binomial,
     "negative-binomial": _negative_binomial,
     "gamma": _gamma,
     "ordinal": _ordinal,
+}
+
+
+def _logistic_slopes(successes: Traced, trials: Traced | float, u: Traced) -> tuple[Traced, Traced]:
+    probability = jax.nn.sigmoid(u)
+    return successes - trials * probability, trials * probability * (1.0 - probability)
+
+
+def _poisson_slopes(u: Traced, y: Traced) -> tuple[Traced, Traced]:
+    mean = jnp.exp(u)
+    return y - mean, mean
+
+
+# Derivatives by hand where they are short: they are differentiated twice more.
+_SLOPES: dict[str, Callable[[Traced, Traced], tuple[Traced, Traced]]] = {
+    "bernoulli": lambda u, y: _logistic_slopes(y, 1.0, u),
+    "binomial": lambda u, y: _logistic_slopes(y[0], y[1], u),
+    "poisson": _poisson_slopes,
 }

@@ -18,6 +18,7 @@ from ornstein.errors import CurvatureError, InputError
 from ornstein.model.mixed.covariance import Covariance
 from ornstein.model.mixed.density import SHAPES, RowDensity, cut_points
 from ornstein.model.mixed.gaussian import GaussianMarginal, compressed
+from ornstein.model.mixed.predict import MixedPredict
 from ornstein.model.mixed.priors import LogPrior, MixedPriors
 from ornstein.model.mixed.quadrature import QuadratureMarginal
 from ornstein.model.model import CHUNK_NUMBERS, Model, Span, flat_prior, spans_of
@@ -29,7 +30,7 @@ from ornstein.types import Array, PyTree
 # The fall of log L between the start of the search and where a component is called zero.
 VANISHED = 7.0
 FIRST_DEVIATION = 0.5  # of effects in units of the response's spread, where the search starts
-FIRST_POINTS = {1: 7, 2: 3}  # nodes in each dimension, by the number of effects; else one
+FIRST_POINTS = {1: 9, 2: 5}  # nodes in each dimension, by the number of effects; else one
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +67,8 @@ class MixedModel(Model):
         marginal: the log likelihood of a group.
         table: the rows, group by group, as they were given; `counts` is how many each group has.
         levels: the groups' labels, in the order of the examples.
+        quadrature_error: of the log likelihood, in nats over all groups; 0 for a closed form.
+        first: where the search for the mode began.
         group_name: what the groups are called.
     """
 
@@ -77,18 +80,19 @@ class MixedModel(Model):
     levels: Array
     group_name: str
     columns: tuple[str, ...]
+    quadrature_error: float
+    first: np.ndarray
 
     @property
     def buckets(self) -> Buckets:
         return self.data["x"].buckets
 
-    def with_marginal(
-        self, marginal: GaussianMarginal | QuadratureMarginal, start: Array | None = None
-    ) -> MixedModel:
-        """The same model with another rule of quadrature, and other places where it begins."""
-        data = self.data if start is None else {**self.data, "start": start}
-        loss = replace(self.loss, log_likelihood=marginal)
-        return self.replace(marginal=marginal, loss=loss, data=data)
+    def with_points(self, points: int) -> MixedModel:
+        """The same model with another rule of quadrature."""
+        if not isinstance(self.marginal, QuadratureMarginal) or points == self.marginal.points:
+            return self
+        marginal = self.marginal.with_points(points)
+        return self.replace(marginal=marginal, loss=replace(self.loss, log_likelihood=marginal))
 
     def spans(self, rows: int, block: int) -> Iterator[Span]:
         """Groups to be looked at together, none from two buckets; the work that a group takes is
@@ -100,6 +104,11 @@ class MixedModel(Model):
             numbers = length * (self.data["x"].shape[-1] + 2)
             most = min(int(rows / work), CHUNK_NUMBERS // numbers)
             yield from spans_of(first, stop, most, block)
+
+    @property
+    def work(self) -> int:
+        """Rows, filled up, at all nodes."""
+        return self.buckets.padded * self.nodes
 
     @property
     def nodes(self) -> int:
@@ -126,6 +135,11 @@ class MixedModel(Model):
                     " inside. Drop the effect, or use the default prior (priors=None), under"
                     " which it stays small"
                 )
+
+    def component_places(self) -> list[int]:
+        """Where the logarithms of L's diagonal are among the parameters."""
+        begin = self.names.index(self.covariance.parameters[0])
+        return [begin + k for k, (i, j) in enumerate(self.covariance.places) if i == j]
 
     def constrained(self, draws: np.ndarray) -> dict[str, np.ndarray] | None:
         """Coefficients by column, and the components on their natural scale: standard deviations
@@ -172,8 +186,6 @@ class MixedModel(Model):
             any_one.buckets,
         )
 
-    first: np.ndarray
-
 
 def natural_shape(family: str, params: PyTree) -> dict[str, Array]:
     """What a family has besides the predictor, on its natural scale, by name."""
@@ -190,9 +202,7 @@ def natural_shape(family: str, params: PyTree) -> dict[str, Array]:
 
 def mixed_model(
     rows: Rows,
-    family: str,
-    covariance: Covariance,
-    columns: tuple[str, ...],
+    predict: MixedPredict,
     levels: Array,
     priors: MixedPriors | str | None = None,
     points: int | None = None,
@@ -200,6 +210,7 @@ def mixed_model(
 ) -> MixedModel:
     """The model of checked rows, with a first guess of the parameters and of the nodes."""
     table, counts, order = rows.sorted_by_group()
+    family, covariance, columns = predict.family, predict.covariance, predict.columns
     effects = len(covariance.effects)
     params, spread = _first_guess(table, family, covariance)
     marginal: GaussianMarginal | QuadratureMarginal
@@ -209,14 +220,13 @@ def mixed_model(
         points = FIRST_POINTS.get(effects, 1) if points is None else points
         marginal = QuadratureMarginal(RowDensity(family), covariance, points)
         data = _ragged_data(table, counts, counts)
-        data["start"] = np.zeros((len(counts), effects))
     prior, hyper = _prior(table, family, covariance, priors, spread)
     base = MixedModel(
         marginal,
         {name: leaf[0:1] for name, leaf in data.items()},
         prior,
         params,
-        None,
+        predict,
         hyper,
         names=_names(params, columns, covariance),
     )
@@ -232,6 +242,7 @@ def mixed_model(
         group_name=group_name,
         columns=columns,
         first=base.init,
+        quadrature_error=0.0,
     )
 
 

@@ -6,10 +6,9 @@ there, CCᵀ = −∇²h(ẑ):
 
     log p(y) = log Σ_k w_k exp(|x_k|² + h(ẑ + √2 C⁻ᵀx_k)) + (q/2) log 2 − log det C.
 
-One node is Laplace's approximation. The search for ẑ begins at the group's "start", where it was at
-the mode of the parameters, and is not differentiated. Two Newton steps that follow are: they leave
-ẑ where it is and give it the derivatives that the implicit function theorem asks for, to second
-order, so that those of the likelihood are exact.
+One node is Laplace's approximation. The search for ẑ is not differentiated. Two Newton steps that
+follow it are: they leave ẑ where it is and give it the derivatives that the implicit function
+theorem asks for, to second order, so that those of the likelihood are exact.
 """
 
 from __future__ import annotations
@@ -50,8 +49,7 @@ class QuadratureMarginal:
 
     def __call__(self, params: PyTree, group: PyTree, hyperparameters: PyTree) -> Traced:
         joint = Joint.of(self, params, group)
-        start = [group["start"][i] for i in range(len(self.covariance.effects))]
-        mode = joint.mode(start)
+        mode = joint.mode()
         factor = cholesky(joint.slopes(mode)[1])
         effects = len(mode)
         nodes, log_weights = rule(self.points, effects)
@@ -68,7 +66,7 @@ class QuadratureMarginal:
     def effects(self, params: PyTree, group: PyTree) -> tuple[Traced, Traced]:
         """ẑ and the Cholesky factor of −∇²h there, as arrays."""
         joint = Joint.of(self, params, group)
-        mode = joint.mode([group["start"][i] for i in range(len(self.covariance.effects))])
+        mode = joint.mode()
         factor = cholesky(joint.slopes(mode)[1])
         zero = jnp.zeros_like(mode[0])
         rows = [jnp.stack([*row, *[zero] * (len(mode) - len(row))]) for row in factor]
@@ -127,7 +125,7 @@ class Joint:
         ]
         return gradient, precision
 
-    def mode(self, start: list[Traced]) -> list[Traced]:
+    def mode(self) -> list[Traced]:
         """ẑ, by Newton steps that move no linear predictor by more than a bound."""
         still = jax.tree.map(lax.stop_gradient, self)
 
@@ -140,11 +138,8 @@ class Joint:
         def goes_on(state: tuple[list[Traced], Traced, Traced]) -> Traced:
             return (state[1] > NEAR) & (state[2] < MOST_STEPS)
 
-        begin = (
-            [lax.stop_gradient(entry) for entry in start],
-            jnp.asarray(jnp.inf, start[0].dtype),
-            0,
-        )
+        zero = jnp.zeros((), self.fixed.dtype)
+        begin = ([zero] * len(self.columns), zero + jnp.inf, 0)
         z = lax.while_loop(goes_on, step, begin)[0]
         z = [lax.stop_gradient(entry) for entry in z]
         return self._newton_step(self._newton_step(z))

@@ -1,0 +1,215 @@
+"""The rows of a mixed model as users give them: checked, or refused in a sentence."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ornstein.checks import is_whole, printable, require_finite
+from ornstein.errors import InputError
+from ornstein.model import tables
+from ornstein.model.mixed.covariance import Covariance
+from ornstein.model.mixed.density import FAMILIES
+from ornstein.model.mixed.model import MixedModel, Rows, mixed_model
+from ornstein.model.mixed.predict import MixedPredict
+from ornstein.model.mixed.priors import MixedPriors
+from ornstein.types import Array
+
+MOST_EFFECTS = 12  # of a group, whose matrices are written out entry by entry
+MOST_POINTS = {1: 25, 2: 15}
+
+
+def glmm(
+    X: object,
+    y: object,
+    groups: object,
+    Z: object = None,
+    family: str = "gaussian",
+    priors: MixedPriors | str | None = None,
+    intercept: bool = True,
+    offset: ArrayLike | None = None,
+    points: int | str = "auto",
+    correlated: bool = True,
+) -> MixedModel:
+    """A mixed model before its nodes are settled; `ornstein.glmm` explains the arguments."""
+    table, columns = tables.features(X)
+    if tables.is_sparse(table):
+        raise InputError("X must be dense for a mixed model: give X.toarray()")
+    x = np.asarray(table, dtype=float)
+    require_finite("X", x, columns)
+    if intercept:
+        x, columns = np.column_stack([x, np.ones(len(x))]), (*columns, "intercept")
+    z, effects = _effect_columns(Z, len(x))
+    codes, levels = group_codes(groups, len(x))
+    rows = Rows(x, z, response(y, family, len(x)), codes, _offset(offset, len(x)))
+    blocks = (len(effects),) if correlated else (1,) * len(effects)
+    return joined(
+        rows, family, Covariance(effects, blocks), columns, levels, intercept, priors, points
+    )
+
+
+def joined(
+    rows: Rows,
+    family: str,
+    covariance: Covariance,
+    columns: tuple[str, ...],
+    levels: Array,
+    intercept: bool = False,
+    priors: MixedPriors | str | None = None,
+    points: int | str = "auto",
+    group_name: str = "group",
+) -> MixedModel:
+    """The model of a matrix of fixed effects, a response and the columns of the effects with the
+    group of each row: what both the array form and formulas come down to.
+
+    `intercept` says that the last column of the matrix is the intercept's and is not among those
+    given for predictions. `curvature.nodes.settled` makes the model ready.
+    """
+    require_groups(rows, family, covariance, levels)
+    number = _points(points, len(covariance.effects))
+    predict = MixedPredict(family, covariance, columns, intercept)
+    return mixed_model(rows, predict, levels, priors, number, group_name)
+
+
+def group_codes(groups: object, n_rows: int) -> tuple[Array, Array]:
+    """The number of each row's group, and the groups' labels in order.
+
+    >>> codes, levels = group_codes(["b", "a", "b"], 3)
+    >>> codes.tolist(), levels.tolist()
+    ([1, 0, 1], ['a', 'b'])
+    """
+    import pandas
+
+    labels = np.asarray(groups)
+    if labels.ndim != 1:
+        raise InputError(
+            f"groups must be one column of labels; it has shape {labels.shape}. Nested and crossed"
+            " factors are not one grouping: combine nested labels into one, or keep the outer one"
+        )
+    if len(labels) != n_rows:
+        raise InputError(f"X has {n_rows} rows but groups has {len(labels)}")
+    missing = np.asarray(pandas.isna(labels))
+    if missing.any():
+        raise InputError(
+            f"groups holds {int(missing.sum())} missing labels, first in row"
+            f" {int(np.argmax(missing))}: drop those rows, or give them a group of their own"
+        )
+    codes, levels = pandas.factorize(labels, sort=True)
+    return np.asarray(codes), np.asarray(levels)
+
+
+def require_groups(rows: Rows, family: str, covariance: Covariance, levels: Array) -> None:
+    """Refuse groups and effects about which the rows say nothing."""
+    if family not in FAMILIES:
+        raise InputError(f"unknown family {family!r}; choose one of {FAMILIES}")
+    if len(covariance.effects) > MOST_EFFECTS:
+        raise InputError(
+            f"a group may have at most {MOST_EFFECTS} effects; there are {len(covariance.effects)}"
+        )
+    if len(levels) < 2:
+        raise InputError(
+            f"there is one group only, {printable(levels[0])!r}: how much groups differ cannot be"
+            " learned from it. Leave the effect out: orn.glm"
+        )
+    largest = int(np.bincount(rows.codes).max())
+    if largest == 1 and rows.z is None and family in ("gaussian", "bernoulli", "ordinal"):
+        raise InputError(
+            f"each of the {len(levels)} groups has one row only: what varies between groups cannot"
+            f" be told from what varies within them in the {family} family. Leave the effect out:"
+            " orn.glm"
+        )
+    if rows.z is not None:
+        _require_different(rows.z, covariance.effects)
+
+
+def _require_different(z: Array, effects: tuple[str, ...]) -> None:
+    """Refuse effects that are zero everywhere, or a combination of others."""
+    sizes = np.sqrt(np.mean(z**2, axis=0))
+    for name, size in zip(effects, sizes, strict=True):
+        if size == 0.0:
+            raise InputError(f"the effect {printable(name)!r} is zero in every row: leave it out")
+    gram = (z / sizes).T @ (z / sizes) / len(z)
+    values, vectors = np.linalg.eigh(gram)
+    if values[0] < 1e-10:
+        strong = np.argsort(-np.abs(vectors[:, 0]))[:2]
+        names = " and ".join(repr(printable(effects[place])) for place in sorted(strong))
+        raise InputError(
+            f"the columns of Z are collinear ({names}): a constant column is the intercept's."
+            " Leave one of them out"
+        )
+
+
+def _effect_columns(Z: object, n_rows: int) -> tuple[Array | None, tuple[str, ...]]:
+    if Z is None:
+        return None, ("intercept",)
+    table, names = tables.features(Z)
+    z = np.asarray(table.toarray() if tables.is_sparse(table) else table, dtype=float)
+    if len(z) != n_rows:
+        raise InputError(f"X has {n_rows} rows but Z has {len(z)}")
+    require_finite("Z", z, names)
+    if not tables.is_frame(Z):
+        names = tuple(f"z{i}" for i in range(z.shape[1]))
+    return z, names
+
+
+def response(y: object, family: str, n_rows: int) -> Array:
+    """The response in numbers that the family can have."""
+    if family not in FAMILIES:
+        raise InputError(f"unknown family {family!r}; choose one of {FAMILIES}")
+    values = np.asarray(y)
+    if len(values) != n_rows:
+        raise InputError(f"X has {n_rows} rows but y has {len(values)}")
+    if family in ("bernoulli", "ordinal") and values.ndim == 1:
+        labels, codes = np.unique(values, return_inverse=True)
+        few = 2 if family == "bernoulli" else 3
+        if len(labels) != 2 if family == "bernoulli" else len(labels) < few:
+            raise InputError(
+                f"the {family} family needs {'two labels' if few == 2 else 'three or more levels'};"
+                f" y holds {len(labels)}"
+            )
+        return codes.astype(float)
+    if values.dtype.kind not in "fiub":
+        raise InputError(f"y must be numbers for the {family} family; its dtype is {values.dtype}")
+    values = values.astype(float)
+    require_finite("y", values)
+    return _possible(values, family)
+
+
+def _possible(values: Array, family: str) -> Array:
+    wanted = (2,) if family == "binomial" else ()
+    if values.shape[1:] != wanted:
+        raise InputError(
+            "y must have two columns for the binomial family, successes and trials"
+            if family == "binomial"
+            else f"y must be one column; it has shape {values.shape}"
+        )
+    counts = family in ("poisson", "negative-binomial", "binomial")
+    if counts and (np.any(values < 0) or np.any(values != np.floor(values))):
+        raise InputError(f"the {family} family needs whole numbers 0, 1, 2, … in y")
+    if family == "binomial" and np.any(values[:, 0] > values[:, 1]):
+        raise InputError("y has more successes than trials in some row")
+    if family == "gamma" and np.any(values <= 0):
+        raise InputError("the gamma family needs positive numbers in y")
+    return values
+
+
+def _offset(offset: ArrayLike | None, n_rows: int) -> Array | None:
+    if offset is None:
+        return None
+    values = tables.numbers(offset, "offset").astype(float)
+    if len(values) != n_rows:
+        raise InputError(f"X has {n_rows} rows but offset has {len(values)}")
+    require_finite("offset", values)
+    return values
+
+
+def _points(points: int | str, effects: int) -> int | None:
+    most = MOST_POINTS.get(effects, 1)
+    if isinstance(points, str) and points == "auto":
+        return None
+    if not is_whole(points) or not 1 <= int(points) <= most:
+        raise InputError(
+            f"points must be 'auto' or a whole number from 1 to {most} where a group has"
+            f" {effects} effects; got {points!r}"
+        )
+    return int(points)

@@ -1,0 +1,268 @@
+"""`orn.sample` without a sampler: plan, run, judge, and go on with what the findings call for."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ornstein.checks import FULL_LIMIT
+from ornstein.curvature.curvature import Curvature
+from ornstein.errors import InputError, OrnsteinError
+from ornstein.model.model import Model
+from ornstein.posterior.history import Attempt
+from ornstein.posterior.posterior import Posterior
+from ornstein.posterior.working import in_working_coordinates
+from ornstein.sampling.checkpoint import seconds as as_seconds
+from ornstein.sampling.request import SampleRequest
+from ornstein.streams import Purpose, derived_seed
+from ornstein.types import Array
+from ornstein.verdict.finding import LEVELS
+from ornstein.verdict.verdict import Judgement, judge
+from ornstein.ways import way_by_name
+from ornstein.ways.costs import gradient_seconds, machine_factor
+from ornstein.ways.plan import Plan, planned
+from ornstein.ways.remedies import MOST_WAYS, Tried, following, raised_by
+from ornstein.ways.saved import Folder, Limits, asked_for, begun
+from ornstein.ways.situation import Situation, survey
+from ornstein.ways.way import Way, restriction
+
+INTERRUPTED = "interrupted"
+
+
+@dataclass
+class Course:
+    """What has been tried so far, and what it took."""
+
+    began: float = field(default_factory=time.perf_counter)
+    work: float = 0.0
+    folder: Folder | None = None
+    tried: list[Tried] = field(default_factory=list)
+    history: list[Attempt] = field(default_factory=list)
+    answers: list[Posterior] = field(default_factory=list)
+    caught: list[list[warnings.WarningMessage]] = field(default_factory=list)
+    refusals: list[OrnsteinError] = field(default_factory=list)
+    modes: tuple[Array, ...] | None = None
+    stopped: str = ""
+
+
+def sample_automatically(model: Model, request: SampleRequest, limits: Limits) -> Posterior:
+    """The cheapest way that should end trusted, or what its verdict calls for."""
+    course = Course()
+
+    def run(worked: Model, curvature: Curvature | None, init: Array | None) -> Posterior:
+        asked = replace(
+            request, curvature=curvature, init=None if init is None else worked.flat(init)
+        )
+        course.folder = begun(worked, asked, limits, course.history)
+        return _pursued(course, worked, asked, limits)
+
+    return in_working_coordinates(model, request.curvature, request.init, run)
+
+
+def resumed(
+    path: Path,
+    every: str | float,
+    meta: Mapping[str, Any],
+    arrays: Mapping[str, Array],
+    model: Model,
+    curvature: Curvature | None,
+    draws: int | None,
+    progress: bool,
+) -> Posterior:
+    """Go on from the contents of one checkpoint of such a run."""
+    course = Course()
+
+    def run(worked: Model, curvature: Curvature | None, _: Array | None) -> Posterior:
+        request, limits, course.folder = asked_for(
+            path, every, meta, arrays, worked, curvature, draws, course.history, progress
+        )
+        return _pursued(course, worked, request, limits)
+
+    return in_working_coordinates(model, curvature, None, run)
+
+
+def _pursued(course: Course, model: Model, request: SampleRequest, limits: Limits) -> Posterior:
+    """Plan, run, judge, and go on until an answer is trusted or nothing is left to try."""
+    situation = survey(model, request.curvature, request.seed, request.scheme)
+    plan = planned(situation, request, _budget(limits, situation))
+    if request.progress:
+        print(f"ornstein: {plan.sentence()}", file=sys.stderr)
+    first = way_by_name(plan.chosen)
+    assert first is not None
+    course.work = situation.passes
+    way: Way = first
+    expected = plan[plan.chosen].work
+    while True:
+        attempt(course, way, situation, request, limits, plan, expected)
+        if course.history[-1].verdict in ("trusted", INTERRUPTED) or not limits.remedy:
+            break
+        if course.tried[-1].delivered and not course.tried[-1].raised:
+            break  # nothing that another way could mend
+        found = following(course.tried, situation, request, float("inf"))
+        if found is None:
+            break
+        way, forecast = found
+        expected = forecast.work
+        if stopped := _stopped(course, plan, limits, expected):
+            course.stopped = f"before {way.name}: {stopped}"
+            break
+    return answer(course, plan)
+
+
+def chooses(model: object, request: SampleRequest) -> bool:
+    """Whether the library chooses the way: where data are in memory and matrices can be held."""
+    if not isinstance(model, Model) or model.streams or model.dim > FULL_LIMIT:
+        return False
+    return request.curvature is None or not request.curvature.diagonal
+
+
+def taken(way: Way, model: Model, request: SampleRequest) -> Posterior:
+    """One way, by its name: run and not judged."""
+    if reason := restriction(request):
+        raise InputError(f"{reason}, and {way.name!r} is not one of them: leave it out")
+
+    def run(worked: Model, curvature: Curvature | None, init: Array | None) -> Posterior:
+        asked = replace(request, curvature=curvature, init=init)
+        return way.run(survey(worked, curvature, request.seed, request.scheme), asked)
+
+    return in_working_coordinates(model, request.curvature, request.init, run)
+
+
+def attempt(
+    course: Course,
+    way: Way,
+    situation: Situation,
+    request: SampleRequest,
+    limits: Limits,
+    plan: Plan,
+    expected: float,
+) -> None:
+    """Take a way with randomness of its own, and judge it."""
+    number, began = len(course.history), time.perf_counter()
+    left = max(expected, plan.budget - course.work)
+    asked = request
+    if number:
+        asked = replace(request, seed=derived_seed(request.seed, number, Purpose.PLAN))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            if course.folder is None:
+                posterior = way.run(situation, asked, left)
+            else:
+                posterior = course.folder.taken(way, number, situation, asked, left)
+        except OrnsteinError as error:
+            if isinstance(error, InputError) and restriction(request):
+                raise  # what the user asked of stochastic gradients cannot be done
+            seconds = time.perf_counter() - began
+            course.refusals.append(error)
+            course.tried.append(Tried(way, (), False))
+            course.history.append(Attempt(way.name, "refused", expected, seconds, str(error)))
+            course.work += expected
+            return
+        if not posterior.settings.get("complete", True):
+            _interrupted(course, way, posterior, time.perf_counter() - began)
+            return
+        tries = MOST_WAYS if limits.remedy else 1
+        judgement = judge(
+            posterior, derived_seed(request.seed, number, Purpose.VERDICT), tries, course.modes
+        )
+    course.caught.append(caught)
+    _record(course, way, asked, posterior, judgement, time.perf_counter() - began, expected)
+    if course.folder is not None:
+        course.folder.checkpoint.take()
+
+
+def _interrupted(course: Course, way: Way, posterior: Posterior, seconds: float) -> None:
+    """The user has stopped the run: what there is is handed over, and not judged."""
+    course.tried.append(Tried(way, (), True))
+    course.history.append(Attempt(way.name, INTERRUPTED, passes_of(posterior), seconds))
+    course.answers = [posterior]
+    course.caught = [[]]
+
+
+def _record(
+    course: Course,
+    way: Way,
+    request: SampleRequest,
+    posterior: Posterior,
+    judgement: Judgement,
+    seconds: float,
+    expected: float,
+) -> None:
+    verdict = judgement.verdict
+    taken = passes_of(posterior) + judgement.passes
+    raised = [finding for finding in verdict.findings if finding.level in LEVELS[1:]]
+    reason = ", ".join(finding.name for finding in raised)
+    course.modes = judgement.modes
+    course.tried.append(Tried(way, raised_by(verdict, request), True))
+    course.history.append(Attempt(way.name, verdict.level, taken, seconds, reason))
+    course.answers.append(replace(posterior, verdict=verdict))
+    # what was set aside for it counts, so that a budget of what was spent makes the same choices
+    course.work += max(taken, expected)
+
+
+def answer(course: Course, plan: Plan) -> Posterior:
+    """The first trusted answer, else the best of those judged; with the whole history."""
+    if not course.answers:
+        raise course.refusals[0]
+    ranks = [LEVELS.index(one.verdict.level) if one.verdict else 0 for one in course.answers]
+    # of equal verdicts the last: it knows what the others did not
+    best = max(range(len(ranks)), key=lambda place: (-ranks[place], place))
+    for warning in course.caught[best]:
+        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    chosen = course.answers[best]
+    settings = {
+        **chosen.settings,
+        "way": _name_of(course, best),
+        "budget": plan.budget,
+        "work": course.work,
+        "seconds": time.perf_counter() - course.began,
+    }
+    if course.stopped:
+        settings["stopped"] = course.stopped
+    return replace(chosen, settings=settings, history=tuple(course.history), plan=plan)
+
+
+def _name_of(course: Course, place: int) -> str:
+    delivered = [one for one in course.tried if one.delivered]
+    return delivered[place - len(course.answers)].way.name
+
+
+def passes_of(posterior: Posterior) -> float:
+    """Passes over the data that made these draws."""
+    settings = posterior.settings
+    if "passes" in settings:
+        return float(settings["passes"])
+    rows = settings.get("steps", 0) * settings.get("batch_size", 0)
+    controlled = posterior.dynamics is not None and posterior.dynamics.control_variates
+    assert posterior.model is not None
+    return float(rows * (2 if controlled else 1) / posterior.model.n_data)
+
+
+def _stopped(course: Course, plan: Plan, limits: Limits, expected: float) -> str:
+    """Why not to go on; empty where nothing forbids it."""
+    if course.work + expected > plan.budget:
+        return f"{course.work + expected:,.0f} passes would be more than the budget"
+    if limits.deadline is not None:
+        left = as_seconds(limits.deadline) - (time.perf_counter() - course.began)
+        situation = plan.situation
+        needed = expected * gradient_seconds(situation.n_data, situation.dim) * machine_factor()
+        if left < needed:
+            return f"{max(left, 0.0):.0f} s are left; budget={course.work:.0f} repeats these draws"
+    return ""
+
+
+def _budget(limits: Limits, situation: Situation) -> float | None:
+    """The budget; a deadline allows what the cost table says can be done until then."""
+    if limits.deadline is None:
+        return limits.budget
+    if limits.budget is not None:
+        raise InputError("give either a budget or a deadline, not both")
+    per_pass = gradient_seconds(situation.n_data, situation.dim) * machine_factor()
+    allowed = as_seconds(limits.deadline) / per_pass
+    return float(max(1.0, situation.passes + allowed))

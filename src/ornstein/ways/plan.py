@@ -1,0 +1,230 @@
+"""`orn.plan`: every way to the posterior with what it will deliver and cost, and the one to take.
+
+The choice is a function of model, data, seed, budget and the cost table, and never of a clock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ornstein.checks import is_number
+from ornstein.curvature.curvature import Curvature
+from ornstein.errors import CurvatureError, InputError
+from ornstein.model.model import Model
+from ornstein.sampling.request import SampleRequest
+from ornstein.ways import REGISTRY
+from ornstein.ways.costs import default_budget, machine_factor
+from ornstein.ways.probe import GOOD
+from ornstein.ways.situation import Situation, survey
+from ornstein.ways.way import Forecast, impossible, restriction
+
+if TYPE_CHECKING:
+    import pandas
+
+COLUMNS = ("way", "KL", "relaxation", "passes/draw", "passes", "seconds", "memory", "why")
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What `orn.sample` chooses among; prints as a table, the chosen way marked.
+
+    Attributes:
+        rows: one Forecast per way.
+        chosen: the name of the way to take first.
+        budget: passes over the data that are allowed, for everything.
+        situation: curvature and probes, which a run uses again.
+    """
+
+    rows: tuple[Forecast, ...]
+    chosen: str
+    budget: float
+    situation: Situation
+
+    def __iter__(self) -> Iterator[Forecast]:
+        return iter(self.rows)
+
+    def __getitem__(self, way: str) -> Forecast:
+        """The row of this way."""
+        for row in self.rows:
+            if row.way == way:
+                return row
+        raise InputError(f"there is no way {way!r}; there are {[row.way for row in self.rows]}")
+
+    def sentence(self) -> str:
+        """What was chosen and why, in one line."""
+        row = self[self.chosen]
+        said = f"{row.words}; predicted KL {_kl(row.kl)}, about {_seconds(row.seconds)}"
+        return f"{self.chosen}: {said}"
+
+    def frame(self) -> pandas.DataFrame:
+        """The table as a data frame, seconds as on this machine."""
+        import pandas
+
+        return pandas.DataFrame(
+            [
+                (
+                    row.way,
+                    row.kl,
+                    row.relaxation_time,
+                    row.passes_per_draw,
+                    row.work,
+                    row.seconds * machine_factor(),
+                    row.memory,
+                    row.words,
+                )
+                for row in self.rows
+            ],
+            columns=list(COLUMNS),
+        ).set_index("way")
+
+    def __str__(self) -> str:
+        situation = self.situation
+        head = (
+            f"Plan for {situation.n_data:,} rows and {situation.dim:,} parameters, budget"
+            f" {self.budget:,.0f} passes ({situation.passes:,.0f} spent on planning)"
+        )
+        texts = [("", *COLUMNS), *(self._texts(row) for row in self.rows)]
+        widths = [max(len(text[place]) for text in texts) for place in range(len(COLUMNS))]
+        lines = [head]
+        for text in texts:
+            cells = [
+                cell.ljust(width) if place < 2 else cell.rjust(width)
+                for place, (cell, width) in enumerate(zip(text, widths, strict=False))
+            ]
+            lines.append("  ".join([*cells, _short(text[-1])]).rstrip())
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _texts(self, row: Forecast) -> tuple[str, ...]:
+        mark = "→" if row.way == self.chosen else ""
+        if math.isnan(row.work):
+            return (mark, row.way, *["–"] * 6, row.words)
+        return (
+            mark,
+            row.way,
+            _kl(row.kl),
+            f"{row.relaxation_time:.3g}",
+            f"{row.passes_per_draw:.3g}",
+            f"{row.work:,.0f}",
+            _seconds(row.seconds),
+            f"{row.memory / 1e6:,.0f} MB",
+            row.words,
+        )
+
+    def plot(self, path: str | Path | None = None) -> Any:
+        """Predicted KL against seconds, one point per way; the chosen one in full colour."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+        axes = figure.subplots()
+        for row in self.rows:
+            if math.isnan(row.work) or not math.isfinite(row.kl):
+                continue
+            place = max(row.seconds * machine_factor(), 1e-3), max(row.kl, 1e-4)
+            colour = "#3b5bdb" if row.way == self.chosen else "#9ca3af"
+            axes.plot(*place, "o", color=colour, fillstyle="full" if row.possible else "none")
+            axes.annotate(row.way, place, (5, 3), textcoords="offset points", color=colour)
+        axes.axhline(GOOD, color="#6b7280", linewidth=0.8)
+        axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel="predicted KL (nats)")
+        if path is not None:
+            figure.savefig(Path(path))
+        return figure
+
+
+def plan(
+    model: Model,
+    budget: float | None = None,
+    *,
+    draws: int = 1000,
+    chains: int = 4,
+    curvature: Curvature | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> Plan:
+    """What `orn.sample` would choose among: every way to the posterior, with its predicted distance
+    from it and its cost. Curvature is measured and the density probed; nothing else runs.
+
+    Args:
+        model: what is inferred.
+        budget: passes over the data (row gradients / N) that everything together may take; None
+            is a function of the number of rows and parameters, and is printed.
+        draws, chains, curvature, seed: as for `orn.sample`.
+        options: further arguments of `orn.sample`, such as batch_size; those that only stochastic
+            gradients have restrict the plan to them.
+
+    >>> import numpy as np
+    >>> from ornstein.model.regression import glm
+    >>> X = np.random.default_rng(0).normal(size=(500, 2))
+    >>> plan(glm(X, X @ [1.0, -1.0], noise_scale=1.0)).chosen
+    'laplace'
+    """
+    if not isinstance(model, Model):
+        raise InputError(
+            f"model must be a Model, for instance orn.glm(X, y); got a {type(model).__name__}"
+        )
+    request = SampleRequest(
+        None, draws=draws, chains=chains, curvature=curvature, seed=seed, **options
+    )
+    worked = model.worked
+    if worked is not None:
+        model = worked.model
+        curvature = None if curvature is None else curvature.in_working(worked.coordinates)
+    return planned(survey(model, curvature, seed, request.scheme), request, budget)
+
+
+def planned(situation: Situation, request: SampleRequest, budget: float | None = None) -> Plan:
+    """The plan for what was found about a model."""
+    allowed = checked_budget(budget, situation)
+    reason = restriction(request)
+    rows = tuple(
+        impossible(way.name, reason)
+        if reason and not way.stochastic
+        else way.forecast(situation, request)
+        for way in REGISTRY
+    )
+    return Plan(rows, elected(rows, allowed - situation.passes, situation), allowed, situation)
+
+
+def elected(rows: tuple[Forecast, ...], work: float, situation: Situation) -> str:
+    """The cheapest way that should end trusted within so much work; where there is none, the
+    nearest to the posterior.
+    """
+    able = [row for row in rows if row.possible]
+    if not able:
+        raise CurvatureError(situation.why or rows[0].words)
+    within = [row for row in able if row.work <= work] or [min(able, key=lambda row: row.work)]
+    good = [row for row in within if row.kl <= GOOD]
+    if good:
+        return min(good, key=lambda row: row.seconds).way
+    return min(within, key=lambda row: (row.kl, row.seconds)).way
+
+
+def checked_budget(budget: float | None, situation: Situation) -> float:
+    """The budget in passes; the printed function of N and D where none is given."""
+    if budget is None:
+        return default_budget(situation.n_data, situation.dim)
+    if not is_number(budget) or budget <= 0:
+        raise InputError(
+            f"budget must be a positive number of passes over the data; got {budget!r}"
+        )
+    return float(budget)
+
+
+def _kl(value: float) -> str:
+    if math.isnan(value):
+        return "?"
+    return f"{value:.2g}" if value >= 1e-4 else "0"
+
+
+def _seconds(seconds: float) -> str:
+    shown = seconds * machine_factor()
+    return f"{shown:.1f} s" if shown < 10 else f"{shown:,.0f} s"
+
+
+def _short(words: str, most: int = 88) -> str:
+    return words if len(words) <= most else f"{words[: most - 1]}…"

@@ -1,0 +1,150 @@
+"""Checkpoints of a run whose way the library chooses: what was asked for and what has been tried,
+in the folder; the state of stochastic gradients, in a folder of their own for each way.
+
+To go on is to make the same choices again, which are a function of what was asked for: a way whose
+state lies in its folder goes on from there, other ways run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ornstein.curvature.curvature import Curvature
+from ornstein.errors import InputError
+from ornstein.model.model import Model
+from ornstein.posterior.history import Attempt, stored
+from ornstein.posterior.posterior import Posterior
+from ornstein.posterior.provenance import provenance
+from ornstein.sampling.checkpoint import Checkpoint, files_in, seconds
+from ornstein.sampling.fingerprint import OPTIONS, fingerprint
+from ornstein.sampling.request import SampleRequest
+from ornstein.sampling.resume import newest, readable, require_model, resumed_here
+from ornstein.types import Array
+from ornstein.ways.situation import Situation
+from ornstein.ways.way import Way
+
+KIND = "ways"
+PLAIN = tuple(name for name in OPTIONS if name not in ("sampler", "curvature", "init"))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far the library may go: passes over the data, a time, and whether it goes on after a way
+    that is not trusted.
+    """
+
+    budget: float | None = None
+    deadline: str | float | None = None
+    remedy: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Folder:
+    """The checkpoints of one run; `going_on` where they were there before."""
+
+    checkpoint: Checkpoint
+    going_on: bool = False
+
+    def taken(
+        self,
+        way: Way,
+        number: int,
+        situation: Situation,
+        request: SampleRequest,
+        work: float,
+    ) -> Posterior:
+        """The way taken, from where its own checkpoint has come to, if there is one."""
+        if not way.stochastic:
+            return way.run(situation, replace(request, checkpoint=None), work)
+        own = self.checkpoint.folder / f"way-{number}"
+        if not (self.going_on and own.is_dir() and files_in(own)):
+            return way.run(situation, replace(request, checkpoint=own), work)
+        path, meta, arrays = newest(own)
+        given = request.curvature
+        draws = int(request.draws)
+        progress = request.progress
+        return resumed_here(
+            path, request.every, meta, arrays, situation.model, None, given, draws, progress
+        )
+
+
+def begun(
+    model: Model, request: SampleRequest, limits: Limits, history: Sequence[Attempt]
+) -> Folder | None:
+    """The folder of a run that begins, written to at once; None where there is no checkpoint."""
+    if request.checkpoint is None:
+        return None
+    fixed = {"kind": KIND, "fingerprint": fingerprint(model, request)}
+    folder = Path(request.checkpoint)
+    return Folder(
+        Checkpoint.begin(folder, request.every, fixed, lambda: _described(request, limits, history))
+    )
+
+
+def asked_for(
+    path: Path,
+    every: str | float,
+    meta: Mapping[str, Any],
+    arrays: Mapping[str, Array],
+    model: Model,
+    curvature: Curvature | None,
+    draws: int | None,
+    history: Sequence[Attempt],
+    progress: bool,
+) -> tuple[SampleRequest, Limits, Folder]:
+    """What a run was asked for, and its folder to go on in."""
+    interval = seconds(every)
+    with readable(path):
+        require_model(path, meta["fingerprint"], model)
+        if meta["given"] and curvature is None:
+            raise InputError("this run was given a curvature: give curvature=…")
+        plain = {name: meta["request"][name] for name in PLAIN}
+        request = SampleRequest(
+            curvature=curvature if meta["given"] else None,
+            init=arrays.get("init"),
+            checkpoint=path.parent,
+            every=every,
+            progress=progress,
+            **plain,
+        )
+        limits = Limits(**meta["limits"])
+    if draws is not None:
+        if isinstance(draws, bool) or not isinstance(draws, int) or draws < request.draws:
+            raise InputError(
+                f"draws must be a whole number and at least {request.draws}, what was first asked"
+                f" for; got {draws!r}"
+            )
+        request = replace(request, draws=draws)
+    fixed = {name: meta[name] for name in ("kind", "fingerprint")}
+    number = int(path.stem.split("-")[1])
+    checkpoint = Checkpoint(
+        path.parent, interval, fixed, lambda: _described(request, limits, history), number
+    )
+    return request, limits, Folder(checkpoint, going_on=True)
+
+
+def _described(
+    request: SampleRequest, limits: Limits, history: Sequence[Attempt]
+) -> tuple[dict[str, object], dict[str, Array]]:
+    plain = {name: _plain(getattr(request, name)) for name in PLAIN}
+    meta: dict[str, object] = {
+        "request": plain,
+        "limits": {
+            "budget": limits.budget,
+            "deadline": limits.deadline,
+            "remedy": bool(limits.remedy),
+        },
+        "given": request.curvature is not None,
+        "history": stored(history),
+        "versions": provenance(),
+    }
+    return meta, {} if request.init is None else {"init": np.asarray(request.init, dtype=float)}
+
+
+def _plain(value: object) -> object:
+    return value.item() if isinstance(value, np.generic) else value

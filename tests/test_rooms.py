@@ -1,0 +1,32 @@
+"""Sizes that keep the architecture visible: of the package, of files, of what has no type."""
+
+from __future__ import annotations
+
+import ast
+
+from helpers import ROOT
+
+PACKAGE = ROOT / "src" / "ornstein"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def untyped(source):
+    """How often `Any` is used; imports do not count."""
+    return sum(
+        isinstance(node, ast.Name) and node.id == "Any" for node in ast.walk(ast.parse(source))
+    )
+
+
+def test_the_package_itself_holds_few_files():
+    assert len([path for path in PACKAGE.iterdir() if path.is_file()]) <= 10
+
+
+def test_no_file_is_long():
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
+    assert [f"{path}: {length}" for path, length in lengths.items() if length > 400] == []
+
+
+def test_little_is_any():
+    assert untyped("from typing import Any\nx: dict[str, Any] = {}\ndef f(y: Any) -> int: ...") == 2
+    uses = {path: untyped(path.read_text(encoding="utf-8")) for path in FILES}
+    assert sum(uses.values()) < 300, sorted(uses.items(), key=lambda item: -item[1])[:10]
