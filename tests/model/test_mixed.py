@@ -187,6 +187,7 @@ def test_derivatives_are_those_of_the_value():
     assert derivatives.hessian(theta) == pytest.approx(np.array(curved), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_far_nodes_are_measured():
     """A Poisson zero and a wide spread of effects: nine points are off by more than 1e-4."""
     labels = np.repeat(np.arange(4), 2)

