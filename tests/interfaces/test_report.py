@@ -89,6 +89,7 @@ def test_the_page_has_every_section_in_order_with_the_verdict_first(page):
     sections = re.findall(r'<section id="([^"]+)"', text)
     assert sections == [
         "verdict",
+        "critique",
         "coefficients",
         "covariance",
         "chains",
@@ -150,7 +151,7 @@ def test_figures_use_the_page_s_colours_only(page):
 def test_a_loaded_fit_is_reported_without_its_data(fitted, tmp_path):
     path = orn.load(fitted.save(tmp_path / "fit.orn")).report(tmp_path / "again.html")
     sections = re.findall(r'<section id="([^"]+)"', path.read_text(encoding="utf-8"))
-    assert sections == ["verdict", "coefficients", "covariance", "chains", "settings"]
+    assert sections == ["verdict", "critique", "coefficients", "covariance", "chains", "settings"]
     assert "price" in path.read_text(encoding="utf-8")
     with pytest.raises(orn.FileError, match="cannot write"):
         fitted.report(tmp_path / "absent" / "report.html")
@@ -209,7 +210,7 @@ def sampled(sampler=FULL, columns: int = 3, **options) -> orn.Posterior:
 def test_every_kind_of_posterior_has_a_report(make, sections, tmp_path):
     text = make().report(tmp_path / "report.html").read_text(encoding="utf-8")
     found = re.findall(r'<section id="([^"]+)"', text)
-    assert tuple(found) == ("verdict", "coefficients", *sections, "settings")
+    assert tuple(found) == ("verdict", "critique", "coefficients", *sections, "settings")
     assert Elements(text).open == []
 
 
