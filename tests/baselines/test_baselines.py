@@ -4,8 +4,6 @@ within Monte-Carlo error.
 
 from __future__ import annotations
 
-import sys
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -192,14 +190,6 @@ def test_refusals(model):
     )
     with pytest.raises(orn.InputError, match=r"the full family has 2001² numbers"):
         orn.bbvi(large, "full")
-
-
-def test_numpyro_is_optional(model, monkeypatch):
-    monkeypatch.setitem(sys.modules, "numpyro", None)
-    for method in (orn.nuts, orn.bbvi):
-        with pytest.raises(orn.OrnsteinError, match=r"pip install ornstein\[numpyro\]"):
-            method(model)
-    assert orn.laplace(model).settings["sampler"] == "laplace"
 
 
 # Laplace
