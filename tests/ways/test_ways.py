@@ -262,7 +262,7 @@ def test_weights_that_are_too_uneven_are_refused():
         lambda t, x: -0.05 * jnp.log1p(t @ t) * 1.5 + 0.0 * x, np.zeros(16), init=np.zeros(2)
     )
     with pytest.raises(orn.WayError, match="cannot be relied on: Pareto k"):
-        orn.sample(model, "laplace-weighted", **QUIET)
+        way_by_name("laplace-weighted").run(replace(survey(model), fitted=None), SampleRequest())
 
 
 def test_resampling_keeps_shares():
