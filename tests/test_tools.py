@@ -54,17 +54,19 @@ def test_a_room_without_words_is_refused():
 
 
 def test_words_without_a_room_are_refused():
-    with pytest.raises(ValueError, match=r"no room: \['hyper'\]"):
-        rooms.drawing(changed(" | hyper\n", "\n"))
+    with pytest.raises(ValueError, match=r"no room: \['cluster'\]"):
+        rooms.drawing(changed(" | cluster\n", "\n"))
 
 
 def test_a_room_that_moves_changes_the_picture():
-    assert rooms.drawing(changed(" | hyper\n", "\n    hyper\n")) != PICTURE
+    assert rooms.drawing(changed(" | cluster\n", "\n    cluster\n")) != PICTURE
 
 
 def test_words_too_long_for_a_box_are_refused(monkeypatch):
-    monkeypatch.setitem(rooms.KNOWS, "hyper", "more words than a third of the width can hold")
-    with pytest.raises(ValueError, match="hyper"):
+    monkeypatch.setitem(
+        rooms.KNOWS, "cluster", "more words than one half of the width can ever hold"
+    )
+    with pytest.raises(ValueError, match="cluster"):
         rooms.drawing(CONTRACT)
 
 

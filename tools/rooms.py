@@ -27,6 +27,7 @@ KNOWS = {
     "hyper": "learning hyperparameters",
     "ways": "each way to a posterior: forecast, run, judge, remedy",
     "verdict": "whether the draws can be trusted",
+    "critique": "whether the model fits the data",
     "sampling": "the way to a posterior: plan, warm up, collect, checkpoint",
     "posterior": "draws as a result: summaries, files, plots, comparison",
     "engine": "how to run a kernel; no theory",

@@ -41,6 +41,10 @@ _WHERE = {
     "cache_compilations": "compute.cache",
     # Results
     "Posterior": "posterior.posterior",
+    "loo_compare": "posterior.loo",
+    "Loo": "posterior.loo",
+    "Predictive": "posterior.predictive",
+    "Critique": "critique.critique",
     "Verdict": "verdict.verdict",
     "load": "posterior.storage",
     "compare": "posterior.comparison",

@@ -12,6 +12,7 @@ from ornstein.baselines.laplace import laplace as laplace
 from ornstein.baselines.low_rank import low_rank as low_rank
 from ornstein.baselines.nuts import nuts as nuts
 from ornstein.compute.cache import cache_compilations as cache_compilations
+from ornstein.critique.critique import Critique as Critique
 from ornstein.curvature.check_gradients import check_gradients as check_gradients
 from ornstein.curvature.curvature import Curvature as Curvature
 from ornstein.curvature.measure import measure as measure
@@ -57,7 +58,10 @@ from ornstein.model.model import Model as Model
 from ornstein.model.on_disk import open_table as open_table
 from ornstein.model.regression import GLM as GLM
 from ornstein.posterior.comparison import compare as compare
+from ornstein.posterior.loo import Loo as Loo
+from ornstein.posterior.loo import loo_compare as loo_compare
 from ornstein.posterior.posterior import Posterior as Posterior
+from ornstein.posterior.predictive import Predictive as Predictive
 from ornstein.posterior.storage import load as load
 from ornstein.samplers.constant_sgd import ConstantSGD as ConstantSGD
 from ornstein.samplers.iasg import IASG as IASG

@@ -26,7 +26,7 @@ def logistic():
 
 def test_a_gaussian_posterior_takes_one_gradient_a_draw():
     features, target = regression_data(300, 4)
-    post = orn.hmc(orn.glm(features, target, noise_scale=1.0, intercept=False), draws=500)
+    post = orn.hmc(orn.glm(features, target, "gaussian", 1.0, 1.0, intercept=False), draws=500)
     covariance = np.linalg.inv(features.T @ features + np.eye(4))
     error = np.sqrt(np.diagonal(covariance) / 2000)
     assert post.settings["kicks"] == 1 and post.settings["accepted"] == pytest.approx(1.0)

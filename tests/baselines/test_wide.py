@@ -29,7 +29,7 @@ def zipf(n_data, columns, per_row, seed=0, family="bernoulli", **options):
         target = linear + rng.normal(size=n_data)
     else:
         target = (rng.random(n_data) < 1.0 / (1.0 + np.exp(-linear))).astype(int)
-    return orn.glm(features, target, family, intercept=False, **options)
+    return orn.glm(features, target, family, 1.0, intercept=False, **options)
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +122,7 @@ def test_a_conjugate_regression_is_exact(way):
 def test_softmax_by_rows():
     rng = np.random.default_rng(2)
     features = scipy.sparse.random(300, 20, 0.3, random_state=rng, format="csr")
-    model = orn.glm(features, rng.integers(0, 3, 300), "categorical")
+    model = orn.glm(features, rng.integers(0, 3, 300), "categorical", 1.0)
     dense = orn.gaussian_vi(model)
     rows = orn.gaussian_vi(model, dense_limit=0, head=20, draws=10)
     assert np.max(np.abs(rows.mean - dense.mean) / dense.sd) < 0.1
@@ -156,7 +156,7 @@ def test_draws_repeat_and_do_not_depend_on_the_number_of_chains(small):
 
 def test_dense_rows_are_refused_above_the_head_and_taken_with_a_whole_one():
     rng = np.random.default_rng(3)
-    model = orn.glm(rng.normal(size=(60, 30)), rng.integers(0, 2, 60), "bernoulli")
+    model = orn.glm(rng.normal(size=(60, 30)), rng.integers(0, 2, 60), "bernoulli", 1.0)
     with pytest.raises(orn.InputError, match="Give head=31, whose matrix takes"):
         orn.gaussian_vi(model, dense_limit=0, head=10)
     post = orn.gaussian_vi(model, dense_limit=0, head=31, draws=5)

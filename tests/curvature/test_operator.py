@@ -20,7 +20,8 @@ def sparse_model(family, n_data=200, columns=12, seed=0, **options):
     labels = rng.integers(0, 2 if family == "bernoulli" else 3, n_data)
     offset = rng.normal(size=(n_data, 3) if family == "categorical" else n_data)
     weights = rng.uniform(0.5, 2.0, n_data)
-    return orn.glm(features, labels, family, offset=offset, weights=weights, **options)
+    given = {"prior_precision": 1.0, "offset": offset, "weights": weights, **options}
+    return orn.glm(features, labels, family, **given)
 
 
 @pytest.fixture(scope="module", params=["bernoulli", "categorical"])
@@ -135,6 +136,8 @@ def test_no_curvature_in_some_direction_is_refused():
 
 
 def test_other_priors_and_models_are_refused():
+    with pytest.raises(orn.InputError, match="not normal with independent parameters"):
+        RowAverages.of(sparse_model("bernoulli", prior_precision=None))  # correlates the intercept
     model = orn.Model(lambda theta, x: -0.5 * (x - theta) ** 2, np.arange(3.0), init=np.zeros(()))
     with pytest.raises(orn.InputError, match="only regressions"):
         RowAverages.of(model)

@@ -95,13 +95,13 @@ def log_posterior(model, theta):
     ("family", "settings"),
     [
         ("gaussian", {}),
-        ("gaussian", {"noise_scale": 1.0, "intercept_precision": 0.5}),
+        ("gaussian", {"noise_scale": 1.0, "prior_precision": 1e-4, "intercept_precision": 1e-6}),
         ("bernoulli", {"prior_precision": 0.0}),
         ("poisson", {"intercept_precision": 1e-3}),
         ("categorical", {}),
         ("categorical", {"prior_precision": 0.0}),
         ("categorical", {"prior_precision": 0.0, "intercept_precision": 0.5}),
-        ("categorical", {"intercept_precision": 0.5}),
+        ("categorical", {"prior_precision": 1e-4, "intercept_precision": 0.5}),
     ],
 )
 def test_other_columns_are_the_same_posterior(family, settings):

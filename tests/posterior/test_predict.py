@@ -175,7 +175,7 @@ def test_an_interval_holds_a_share_between_0_and_1(probability):
 def test_blocks_of_draws_and_rows_are_the_whole(family, monkeypatch):
     post = posterior(orn.glm(FRAME, target(family), family, prior_precision=1.0))
     wanted = post.predict(FRAME).draws
-    monkeypatch.setattr("ornstein.posterior.predictive.AT_ONCE", 24)
+    monkeypatch.setattr("ornstein.posterior.at_draws.AT_ONCE", 24)
     sparse = scipy.sparse.csr_array(FRAME.to_numpy())
     for rows in (FRAME, sparse):
         np.testing.assert_allclose(post.predict(rows).draws, wanted, rtol=1e-12)

@@ -22,7 +22,7 @@ from adversaries import (
 )
 
 import ornstein as orn
-from ornstein.verdict import importance, modes, subject, verdict
+from ornstein.verdict import density, importance, modes, subject, verdict
 from ornstein.verdict.finding import skipped
 
 SMALL, LARGE = (1, 5), (20, 60)
@@ -128,6 +128,10 @@ def test_a_wrong_gradient_is_named(size):
     found = posterior_of(doubled(size), draws).check()
     assert found["gradient"].level == "not trusted"
     assert "check_gradients" in found["gradient"].remedy and "2 times" in found["gradient"].sentence
+    # Exact draws, as NUTS gives them with any gradient, are no worse for it.
+    if size < 20:
+        exact = posterior_of(doubled(size), np.sqrt(2.0) * draws).check()
+        assert exact.level == exact["gradient"].level == "caution"
 
 
 @pytest.mark.parametrize(
@@ -183,6 +187,23 @@ def test_without_the_density_nothing_is_trusted():
     assert alone["density"].remedy == "give the model: check(model=…)"
 
 
+def test_few_passes_are_not_exceeded(monkeypatch):
+    """Where a pass takes long, and the run took few: 64 in all."""
+    monkeypatch.setattr(subject.Subject, "budget", 64)
+    monkeypatch.setattr(subject.Subject, "cheap_passes", 16)
+    draws = KINDS["gaussian"](5).draws(DRAWS, np.random.default_rng(0))
+    made, begin = [], density.Density.__post_init__
+
+    def remembered(self):
+        made.append(self)
+        begin(self)
+
+    monkeypatch.setattr(density.Density, "__post_init__", remembered)
+    found = posterior_of(model_of("gaussian", 5), draws).check()
+    assert found["gradient"].level == "trusted"
+    assert 0 < sum(one.passes for one in made) <= 64
+
+
 def test_a_look_that_fails_is_a_caution_and_does_not_stop_the_others(monkeypatch):
     def failing(subject, weighted):
         raise ZeroDivisionError("division by zero")
@@ -222,6 +243,19 @@ class TestEachLookEarnsItsPlace:
         assert post.check().level == "not trusted"
         monkeypatch.setattr(modes, "DISTANCES", np.array([1.0]))
         assert post.check().level == "trusted"
+
+    def test_agreement_of_chains(self, monkeypatch):
+        """One chain of four is in the second mode of two equal ones, in so many dimensions that
+        weights are not used: each draw is where the posterior has mass, but their shares are wrong.
+        """
+        kind, rng = partial(second_mode, distance=16.0), np.random.default_rng(0)
+        draws = rng.normal(size=(4, DRAWS // 4, 60))
+        draws[0, :, 0] += 16.0
+        post = posterior_of(model_of(kind, 60), draws.reshape(DRAWS, 60))
+        assert post.check()["R-hat, ESS"].level == "not trusted"
+        skip = skipped("R-hat, ESS", "")
+        monkeypatch.setattr(verdict, "chains_agree", lambda subject: skip)
+        assert post.check().level != "not trusted"
 
     def test_gradient(self, monkeypatch):
         """Where few passes are allowed and parameters are many, nothing else is quick enough."""

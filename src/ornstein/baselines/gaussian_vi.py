@@ -87,7 +87,7 @@ def gaussian_vi(
     >>> import numpy as np
     >>> from ornstein.model.regression import glm
     >>> X = np.random.default_rng(0).normal(size=(30, 2))
-    >>> post = gaussian_vi(glm(X, X[:, 0] > 0, "bernoulli", intercept=False))
+    >>> post = gaussian_vi(glm(X, X[:, 0] > 0, "bernoulli", 1.0, intercept=False))
     >>> post.mean.round(1)
     array([ 2.6, -0.1])
     """

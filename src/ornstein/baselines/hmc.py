@@ -18,7 +18,7 @@ from ornstein.baselines.wide import HeadCoordinates, WideGaussian, around, from_
 from ornstein.checks import is_number, require_memory
 from ornstein.compute.one_thread import one_thread
 from ornstein.curvature.curvature import Curvature
-from ornstein.engine.lockstep import States, Target, move, tuned
+from ornstein.engine.lockstep import QUARTER, States, Target, move, tuned
 from ornstein.errors import ConvergenceWarning, CurvatureError, InputError
 from ornstein.model.model import Model
 from ornstein.posterior.posterior import Posterior
@@ -30,6 +30,7 @@ from ornstein.verdict.coordinates import Coordinates
 from ornstein.verdict.density import Density
 
 MOST_KICKS, PILOT = 256, 6  # per trajectory, and trajectories with each number of kicks tried
+LONGEST_STEP = 1.5  # in periods over 2π of the fastest direction: longer ones are not stable
 # During warm-up one trajectory in so many takes so many times smaller steps: it frees chains whose
 # start was in a tail, where the density falls faster than the Gaussian's.
 EVERY, SMALLER_STEPS = 4, 4
@@ -77,7 +78,7 @@ def hmc(
     >>> import numpy as np
     >>> from ornstein.model.regression import glm
     >>> X = np.random.default_rng(0).normal(size=(30, 2))
-    >>> post = hmc(glm(X, X[:, 0] > 0, "bernoulli", intercept=False), draws=50, chains=40)
+    >>> post = hmc(glm(X, X[:, 0] > 0, "bernoulli", 1.0, intercept=False), draws=50, chains=40)
     >>> post.settings["kicks"], bool(post.settings["accepted"] > 0.7)
     (1, True)
     """
@@ -122,7 +123,14 @@ def _hmc(model: Model, gaussian: Gaussian | Posterior | None, given: Settings) -
     step = partial(move, target, generator=generator, quarters=guide.quarters)
     if kicks is None:
         states, kicks, _ = tuned(
-            target, states, given.target_accept, MOST_KICKS, PILOT, generator, guide.quarters
+            target,
+            states,
+            given.target_accept,
+            MOST_KICKS,
+            PILOT,
+            generator,
+            guide.quarters,
+            guide.fewest_kicks,
         )
     for number in range(given.warmup):
         states, _ = step(states, (SMALLER_STEPS if number % EVERY == 0 else 1) * kicks)
@@ -181,6 +189,7 @@ class Guide:
     starts: Callable[[np.random.Generator], Array]
     passes: float = 0.0
     quarters: float = 1.0
+    fewest_kicks: int = 1  # that are worth a trial
     curvature: Curvature | None = None
 
 
@@ -205,13 +214,15 @@ def _wide_guide(found: WideGaussian, chains: int) -> Guide:
     momenta are what they should be.
     """
     coordinates = HeadCoordinates(found.mean, found.head)
-    slowest = min(1.0, coordinates.slowest(found.precision))
+    slowest, fastest = coordinates.extremes(found.precision)
+    quarters = 1.0 / np.sqrt(min(1.0, slowest))
+    few = QUARTER * quarters * np.sqrt(max(1.0, fastest)) / LONGEST_STEP
 
     def starts(generator: np.random.Generator) -> Array:
         deviations, _ = found.deviations(chains, generator)
         return found.head.inverse_root(deviations.T)
 
-    return Guide(coordinates, starts, found.passes, float(1.0 / np.sqrt(slowest)))
+    return Guide(coordinates, starts, found.passes, float(quarters), max(1, int(few)))
 
 
 def _target(density: Density, coordinates: Coordinates | HeadCoordinates) -> Target:

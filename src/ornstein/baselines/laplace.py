@@ -43,7 +43,7 @@ def laplace(
     >>> from ornstein.model.regression import glm
     >>> X = np.random.default_rng(0).normal(size=(200, 2))
     >>> laplace(glm(X, X @ [1.0, -1.0], noise_scale=1.0, intercept=False)).mean.round(2)
-    array([ 0.99, -0.99])
+    array([ 1., -1.])
     """
     wide = curvature is None and from_rows(model)
     count = (50 if wide else 1000) if draws is None else draws

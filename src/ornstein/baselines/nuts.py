@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +24,7 @@ from ornstein.baselines.common import (
 )
 from ornstein.baselines.laplace import CountedPasses
 from ornstein.checks import require_memory
-from ornstein.compute.compiled import compiled
+from ornstein.compute.compiled import NO_LIBRARY, compiled, known_options
 from ornstein.compute.precision import width
 from ornstein.curvature.curvature import Curvature
 from ornstein.curvature.derivatives import derivatives_of
@@ -194,7 +195,8 @@ def run_chains(
     )
 
 
-@compiled
+# A library would share sums out among cores, and their rounding would depend on how many there are.
+@partial(compiled, options=partial(known_options, **NO_LIBRARY))
 def _chain(
     program: Program,
     go: int,

@@ -209,8 +209,10 @@ class HeadCoordinates:
         """Gradients with respect to z of gradients with respect to θ."""
         return self.head.root_transposed(slopes)
 
-    def slowest(self, precision: Precision) -> float:
-        """The smallest eigenvalue of RᵀPR: directions in which a trajectory takes longest."""
+    def extremes(self, precision: Precision) -> tuple[float, float]:
+        """The smallest and the largest eigenvalue of RᵀPR: along the first a trajectory takes
+        longest, along the other its steps must be smallest.
+        """
         size = self.centre.size
 
         def product(vector: Array) -> Array:
@@ -219,10 +221,13 @@ class HeadCoordinates:
 
         operator = scipy.sparse.linalg.LinearOperator((size, size), matvec=product, dtype=float)
         start = np.random.default_rng(0).standard_normal(size)
-        values = scipy.sparse.linalg.eigsh(
-            operator, k=1, which="SA", tol=0.05, v0=start, return_eigenvectors=False
+        smallest, largest = (
+            scipy.sparse.linalg.eigsh(
+                operator, k=1, which=end, tol=0.05, v0=start, return_eigenvectors=False
+            )[0]
+            for end in ("SA", "LA")
         )
-        return float(values[0])
+        return float(smallest), float(largest)
 
 
 def around(model: Model, posterior: Posterior | None, head: int = HEAD) -> WideGaussian:

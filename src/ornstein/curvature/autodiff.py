@@ -224,8 +224,17 @@ def _hessian_product(
 
 @compiled
 def example_gradients(loss: Loss, problem: Problem, displacement: Traced, rows: PyTree) -> Traced:
-    """Gradient of ℓ_n for every row at one displacement, shape (rows, D)."""
-    return jax.vmap(jax.grad(_example_loss(loss, problem)), (None, 0))(displacement, rows)
+    """Gradient of ℓ_n for every row at one displacement, shape (rows, D).
+
+    Many rows come block by block: XLA shares out a factorisation of too many small matrices among
+    its threads in a way that can wait for itself forever.
+    """
+    slopes = jax.vmap(partial(jax.grad(_example_loss(loss, problem)), displacement))
+    count = jax.tree.leaves(rows)[0].shape[0]
+    if count <= BLOCK or count % BLOCK:
+        return slopes(rows)
+    blocks = jax.tree.map(lambda leaf: leaf.reshape(-1, BLOCK, *leaf.shape[1:]), rows)
+    return lax.map(slopes, blocks).reshape(count, -1)
 
 
 @_summed

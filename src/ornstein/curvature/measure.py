@@ -51,7 +51,7 @@ def measure(
     >>> X = np.random.default_rng(0).normal(size=(200, 2))
     >>> cur = measure(glm(X, X @ [1.0, -1.0], noise_scale=1.0, intercept=False))
     >>> np.round(cur.mode, 2)
-    array([ 0.99, -0.99])
+    array([ 1., -1.])
     """
     if structure not in ("auto", "full", "diagonal"):
         raise InputError(f"structure must be 'auto', 'full' or 'diagonal', not {structure!r}")

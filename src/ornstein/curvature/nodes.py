@@ -49,17 +49,18 @@ def settled(model: MixedModel, points: int | None) -> MixedModel:
             stacklevel=3,
         )
         return model
-    sd = np.sqrt(np.diagonal(covariance))
+    sd, used = np.sqrt(np.diagonal(covariance)), model.marginal.points
     error = _error(model, mode, sd)
     while error > TOLERATED and points is None:
-        more = [n for n in CHOICES[effects] if n > model.marginal.points]
+        more = [n for n in CHOICES[effects] if n > used]
         if not more:
             break
-        model = model.with_points(more[0])
+        used = more[0]
+        model = model.with_points(used)
         error = _error(model, mode, sd)
     if error > TOLERATED:
         warnings.warn(
-            f"with {model.marginal.points} nodes in each dimension the log likelihood is off by"
+            f"with {used} nodes in each dimension the log likelihood is off by"
             f" {error:.2g} nats over all groups (wanted: {TOLERATED}): some groups decide little"
             f" against a wide spread of effects. {_remedy(points, effects)}",
             ApproximationWarning,

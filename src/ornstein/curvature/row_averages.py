@@ -19,7 +19,6 @@ from ornstein.types import Array
 
 GROUP = 16  # draws taken through all rows at a time
 CHUNK_NUMBERS = 2**21  # predictors of some rows at some points
-PROBE_SDS = 0.5  # how far apart priors are compared
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,9 +65,9 @@ class RowAverages:
             )
         prior = np.asarray(model.prior_hessian(model.init))
         prior = prior if prior.ndim == 1 else np.diagonal(prior).copy()
-        probe = model.init + PROBE_SDS
-        expected = model.n_data * model.scaled_prior(model.init)[1] + prior * PROBE_SDS
-        slope = model.n_data * model.scaled_prior(probe)[1]
+        away = np.random.default_rng(0).standard_normal(model.dim)
+        expected = model.n_data * model.scaled_prior(model.init)[1] + prior * away
+        slope = model.n_data * model.scaled_prior(model.init + away)[1]
         if not np.allclose(slope, expected, rtol=1e-8, atol=1e-8) or np.any(prior < 0.0):
             raise InputError(
                 "the prior is not normal with independent parameters, which is all that is offered"

@@ -103,14 +103,14 @@ def tuned(
     trajectories: int,
     generator: np.random.Generator,
     quarters: float = 1.0,
+    kicks: int = 1,
 ) -> tuple[States, int, float]:
-    """The fewest kicks at which trajectories are accepted so often, the states after this pilot,
-    and the share accepted at the last.
+    """The fewest kicks, from `kicks` on, at which trajectories are accepted so often, the states
+    after this pilot, and the share accepted at the last.
 
     Kicks grow by half until then. States move on meanwhile, so that energies of starts that are
     not the target's have settled by the time that the answer is given.
     """
-    kicks = 1
     while True:
         chances = []
         for _ in range(trajectories):

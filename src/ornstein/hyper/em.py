@@ -40,6 +40,8 @@ from ornstein.sampling.progress import terminal
 from ornstein.sampling.request import SampleRequest
 from ornstein.sampling.run import run_here
 from ornstein.types import Array, PyTree
+from ornstein.ways.automatic import sample_automatically
+from ornstein.ways.saved import Limits
 
 
 def em(
@@ -87,8 +89,8 @@ def em(
         hyperparameters: names of those to learn. A mapping says how entries share one value:
             `{"prior_precision": labels}` with one label per column (automatic relevance
             determination: `range(columns)`); entries that are 0 stay 0.
-        sampler: "auto", "full", "diagonal", or a sampler whose law is the posterior, such as
-            `SGLD(exact=True)`.
+        sampler: "auto", which leaves the final posterior to the choice of `orn.sample`; "full",
+            "diagonal", or a sampler whose law is the posterior, such as `SGLD(exact=True)`.
         recipe: "corrected" or "paper".
         batch_size: S; a size that the chain cannot bear is capped, and said so.
         seed: same seed, same answer.
@@ -114,7 +116,11 @@ def em(
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(400, 20))
     >>> y = X @ rng.normal(size=20) * 0.5 + rng.normal(size=400)  # coefficients of precision 4
-    >>> fit = em(glm(X, y, noise_scale=1.0, intercept=False), draws=100, progress=False)
+    >>> fit = em(
+    ...     glm(X, y, prior_precision=1.0, noise_scale=1.0, intercept=False),
+    ...     draws=100,
+    ...     progress=False,
+    ... )
     >>> 1.5 < fit.hyperparameters["prior_precision"] < 9.0
     True
     """
@@ -262,6 +268,9 @@ def _posterior(
     draws = few if request.draws is None else request.draws
     options: dict[str, Any] = {"thin": 200, "warmup": 2000} if request.recipe == "paper" else {}
     options |= {"chains": request.chains, "seed": request.seed}
+    if request.recipe == "corrected" and request.sampler == "auto" and not curvature.diagonal:
+        free = SampleRequest(curvature=curvature, draws=draws, progress=False, **options)
+        return sample_automatically(final, free, Limits())
     asked = SampleRequest(dynamics, curvature=curvature, draws=draws, progress=False, **options)
     return run_here(final, asked)
 

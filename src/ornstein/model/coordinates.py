@@ -155,14 +155,16 @@ def worked(model: Model, linear: LinearPredictor, outputs: int, scale: float) ->
         return None
     if isinstance(linear.features, np.memmap) or MATRIX in model.hyperparameters:
         return None
-    if _least_part(linear, _second_moments(linear, _some_rows(linear)), 0.0) >= LEAST_PART:
+    if _least_part(linear, _second_moments(linear, _some_rows(linear))) >= LEAST_PART:
         return None
-    prior = _precisions(model, linear) / (model.n_data * scale)
     moments = _second_moments(linear, None)
-    if _least_part(linear, moments, prior) >= LEAST_PART:
+    priors = [prior / (model.n_data * scale) for prior in _priors(model, linear, outputs)]
+    parts = [_least_part(linear, moments + prior) for prior in priors]
+    if min(parts) >= LEAST_PART:
         return None
     shift = moments[-1, :-1] * _has_intercept(linear)
-    columns = _standardised(linear, shift, np.sqrt(np.diagonal(moments)[:-1]), prior)
+    sizes = np.sqrt(np.diagonal(moments)[:-1])
+    columns = _standardised(linear, shift, sizes, priors[int(np.argmin(parts))])
     coordinates = columns.coordinates(linear, outputs)
     features = np.concatenate(
         [columns.of(block.extended[:, :-1]) for _, block in linear.filled_up_rows(0, "C")]
@@ -185,15 +187,21 @@ def _has_intercept(linear: LinearPredictor) -> bool:
     return bool(np.isin(linear.predictor_of[linear.feature_of == columns], seeing).any())
 
 
-def _precisions(model: Model, linear: LinearPredictor) -> Array:
-    """The prior's precision for each column, the least over the predictors that see it."""
-    prior = model.prior_hessian(model.init)
-    diagonal = np.nan_to_num(np.diagonal(prior) if prior.ndim == 2 else prior)
-    columns = linear.features.shape[1]
-    least = np.full(columns, np.inf)
-    own = linear.feature_of < columns
-    np.minimum.at(least, linear.feature_of[own], np.maximum(diagonal[own], 0.0))
-    return np.where(np.isfinite(least), least, 0.0)
+def _priors(model: Model, linear: LinearPredictor, outputs: int) -> list[Array]:
+    """The prior's precision for the coefficients of (x, 1), predictor by predictor; zeros where it
+    has none at init.
+    """
+    whole = model.prior_hessian(model.init)
+    whole = np.diag(whole) if whole.ndim == 1 else whole
+    size, found = linear.features.shape[1] + 1, []
+    for predictor in range(outputs):
+        own = np.flatnonzero(linear.predictor_of == predictor)
+        part, prior = whole[np.ix_(own, own)], np.zeros((size, size))
+        if np.all(np.isfinite(part)) and np.all(np.diagonal(part) >= 0.0):
+            features = linear.feature_of[own]
+            prior[np.ix_(features, features)] = part
+        found.append(prior)
+    return found
 
 
 def _some_rows(linear: LinearPredictor) -> Array | None:
@@ -214,17 +222,13 @@ def _second_moments(linear: LinearPredictor, rows: Array | None) -> Array:
     return total / part.n_rows
 
 
-def _least_part(linear: LinearPredictor, moments: Array, prior: Array | float) -> float:
+def _least_part(linear: LinearPredictor, moments: Array) -> float:
     """The least part of a column's second moment that the constant, where there is one, and the
     columns before do not explain.
     """
-    columns = len(moments) - 1
-    regularised = moments[:-1, :-1] + np.diag(np.broadcast_to(prior, (columns,)))
-    if _has_intercept(linear):
-        regularised = np.block(
-            [[moments[-1:, -1:], moments[-1:, :-1]], [moments[:-1, -1:], regularised]]
-        )
-    return _least(_factor(_scaled(regularised)[0]))
+    order = np.r_[len(moments) - 1, : len(moments) - 1]
+    order = order if _has_intercept(linear) else order[1:]
+    return _least(_factor(_scaled(moments[np.ix_(order, order)])[0]))
 
 
 def _least(factor: Array) -> float:
@@ -261,7 +265,8 @@ def _standardised(linear: LinearPredictor, shift: Array, sizes: Array, prior: Ar
     scaled: Columns | None = None
     columns = Columns(shift, np.eye(len(shift)))
     for _ in range(ROUNDS):
-        moments = (columns.mix.T * prior) @ columns.mix
+        change = np.vstack([columns.mix, -shift @ columns.mix])
+        moments = change.T @ prior @ change
         for _, block in linear.filled_up_rows(0, "C"):
             changed = columns.of(block.extended[:, :-1])
             moments += changed.T @ changed / linear.n_rows

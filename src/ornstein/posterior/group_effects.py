@@ -8,6 +8,7 @@ taken with the probability that its importance weight gives it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -28,16 +29,28 @@ from ornstein.model.mixed.predict import MixedPredict
 from ornstein.model.mixed.predictor import effect_columns, fixed_part, rows_that_count
 from ornstein.model.mixed.quadrature import Joint, QuadratureMarginal
 from ornstein.model.mixed.small import backward, cholesky
+from ornstein.model.model import Model
+from ornstein.model.parameters import Layout
 from ornstein.streams import Purpose, stream
 from ornstein.types import Array, PyTree, Traced
 
 if TYPE_CHECKING:
     import pandas
 
-    from ornstein.posterior.posterior import Posterior
-
 PROPOSALS, WIDER = 48, 1.15
 NUMBERS = 2**22  # random numbers held at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """What a posterior knows: draws (M, D), how they are laid out, the model where it is at hand,
+    and what predicts.
+    """
+
+    draws: Array
+    layout: Layout
+    model: Model | None
+    predict: Callable[..., Traced] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,18 +110,18 @@ class GroupEffects:
 
 
 def group_effects(
-    posterior: Posterior,
+    source: Source,
     name: str | None = None,
     groups: ArrayLike | None = None,
     draws: int = 400,
     seed: int = 0,
 ) -> GroupEffects:
     """Effects of these groups (None: all) at some draws of the posterior."""
-    model = _mixed(posterior)
+    model = _mixed(source)
     if name is not None and name != model.group_name:
         raise InputError(f"the groups of this model are {model.group_name!r}, not {name!r}")
     places = np.arange(model.n_data) if groups is None else _places(model, groups)
-    thetas = _some(posterior, draws, seed)
+    thetas = _some(source.draws, draws, seed)
     effects = len(model.covariance.effects)
     require_memory("an array of effects", len(thetas), len(places), effects)
     drawn = drawn_effects(model, thetas, places, seed)
@@ -120,15 +133,15 @@ def group_effects(
     return GroupEffects(drawn, model.levels[places], model.covariance.effects, deviations)
 
 
-def predicted(posterior: Posterior, inputs: Any, thetas: Array, groups: str, seed: int) -> Array:
-    """E[y | x, b, θ] at the draws `thetas` (M, D) for new rows, (M, rows, …)."""
-    function = posterior.predict_function
+def predicted(source: Source, inputs: Any, groups: str, seed: int) -> Array:
+    """E[y | x, b, θ] at all draws for new rows, (draws, rows, …)."""
+    function, thetas = source.predict, source.draws
     if not isinstance(function, MixedPredict):
         raise InputError("only a mixed model (orn.glmm) predicts for groups")
     if groups not in ("known", "new", "average"):
         raise InputError(f"groups must be 'known', 'new' or 'average'; got {groups!r}")
     x, z, labels = _new_rows(inputs, function)
-    params = posterior.layout.unflatten(thetas)
+    params = source.layout.unflatten(thetas)
     effects = np.zeros((len(thetas), len(x), len(function.covariance.effects)))
     if groups == "known":
         if labels is None:
@@ -136,7 +149,7 @@ def predicted(posterior: Posterior, inputs: Any, thetas: Array, groups: str, see
                 "groups='known' needs to know which: give a dict with 'X', 'groups' and, where the"
                 " model has Z, 'Z'"
             )
-        model = _mixed(posterior)
+        model = _mixed(source)
         known, codes = np.unique(labels, return_inverse=True)
         effects = drawn_effects(model, thetas, _places(model, known), seed)[:, codes]
     elif groups == "new":
@@ -208,11 +221,14 @@ def drawn_effects(model: MixedModel, thetas: Array, places: Array, seed: int) ->
 def _drawn(
     marginal: GaussianMarginal | QuadratureMarginal, params: PyTree, groups: PyTree, normals: Traced
 ) -> Traced:
-    one = _gaussian if isinstance(marginal, GaussianMarginal) else _resampled
+    def one(theta: PyTree, group: PyTree, number: Traced) -> Traced:
+        if isinstance(marginal, GaussianMarginal):
+            return _gaussian(marginal, theta, group, number)
+        return _resampled(marginal, theta, group, number)
 
     def of_draw(given: tuple[PyTree, Traced]) -> Traced:
         theta, numbers = given
-        return jax.vmap(lambda group, number: one(marginal, theta, group, number))(groups, numbers)
+        return jax.vmap(lambda group, number: one(theta, group, number))(groups, numbers)
 
     return jax.lax.map(of_draw, (params, normals))
 
@@ -260,10 +276,10 @@ def _in_units(
     return jnp.stack(rows)
 
 
-def _mixed(posterior: Posterior) -> MixedModel:
-    if isinstance(posterior.model, MixedModel):
-        return posterior.model
-    if isinstance(posterior.predict_function, MixedPredict):
+def _mixed(source: Source) -> MixedModel:
+    if isinstance(source.model, MixedModel):
+        return source.model
+    if isinstance(source.predict, MixedPredict):
         raise InputError(
             "the effects of groups need the data, which a saved file does not hold: set the model,"
             " dataclasses.replace(posterior, model=orn.glmm(…))"
@@ -289,8 +305,7 @@ def _places(model: MixedModel, groups: ArrayLike) -> Array:
     return order[found]
 
 
-def _some(posterior: Posterior, draws: int, seed: int) -> Array:
-    flat = posterior.draws.reshape(-1, posterior.draws.shape[-1])
+def _some(flat: Array, draws: int, seed: int) -> Array:
     if not is_whole(draws) or draws < 1:
         raise InputError(f"draws must be a whole number, 1 or more; got {draws!r}")
     if not len(flat):

@@ -1,197 +1,194 @@
-"""What is expected of new rows, over the posterior."""
+"""What is predicted for new rows, over the posterior: their expectation, and their outcome with the
+noise of a single value.
+"""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
 
-import jax
 import numpy as np
 
-from ornstein.checks import brief, is_number, require_finite, require_memory
-from ornstein.compute.precision import double
-from ornstein.errors import InputError, OrnsteinError, PredictionWarning
-from ornstein.model import tables
-from ornstein.model.families.expected import linear_part, mean_of
-from ornstein.model.families.likelihood import Predict
-from ornstein.model.parameters import Layout
-from ornstein.model.tables import NewRows
-from ornstein.types import Array, PyTree, Traced
+from ornstein.checks import brief, is_number, require_memory
+from ornstein.errors import InputError
+from ornstein.model.families.outcome import mixture_mean, mixture_quantile, mixture_sd
+from ornstein.posterior.at_draws import RowsAtDraws
+from ornstein.types import Array
 
-# Numbers of parameters, of rows and of predictors that are worked on at a time: 32 MB each.
-AT_ONCE = 2**22
+IN_CHUNKS = "use .mean, .sd and .interval(), which need some rows at a time, or fewer draws or rows"
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """Expectations that are there already, (draws, rows, …): those of a user's own function."""
+
+    values: Array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.values.shape
+
+    def blocks(self) -> Iterator[Array]:
+        """All at once."""
+        yield self.values
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """Where numbers for the complete rows belong among all rows, and whether it is one row."""
+
+    complete: Array | None = None
+    single: bool = False
+
+    def among_all(self, found: Array) -> Array:
+        """Arrays (k, rows, …) with NaN in the rows that are not complete."""
+        if self.complete is not None:
+            whole = np.full((len(found), len(self.complete), *found.shape[2:]), np.nan)
+            whole[:, self.complete] = found
+            found = whole
+        return found[:, 0] if self.single else found
 
 
 @dataclass(frozen=True, eq=False)
 class Predictive:
-    """Draws of E[y | x, θ] for new rows, shape (draws, rows, …), with their mean and standard
-    deviation over the posterior.
+    """The expectation E[y | x, θ] of rows over the posterior, and in `outcome` what a single new
+    value will be, noise included. Nothing is computed before it is asked for.
+
+    Classes have one probability each, as the last axis. Rows that were not complete are NaN.
+
+    >>> import ornstein as orn
+    >>> model = orn.glm(np.arange(6.0)[:, None], [1.0, 0.0, 2.0, 1.0, 3.0, 6.0], "poisson")
+    >>> new = orn.laplace(model, seed=0).predict(np.array([[2.0], [4.0]]))
+    >>> new.mean.shape, bool(np.all(new.sd < new.outcome.sd)), new.outcome.interval(0.5)[0].shape
+    ((2,), True, (2,))
     """
 
-    draws: Array
+    source: Given | RowsAtDraws
+    placed: Placed = Placed()
+
+    @cached_property
+    def draws(self) -> Array:
+        """Expectations (draws, rows, …), refused above 2 GB."""
+        require_memory("an array of predictions", *self.source.shape, remedy=IN_CHUNKS)
+        return self.placed.among_all(_joined(list(self.source.blocks())))
 
     @property
     def mean(self) -> Array:
-        return self.draws.mean(axis=0)
+        """The mean over the posterior, which is the mean of the outcome too."""
+        return self._moments[0]
 
     @property
     def sd(self) -> Array:
-        return self.draws.std(axis=0, ddof=1)
+        """The standard deviation of the expectation over the posterior; `outcome.sd` is that of a
+        single value.
+        """
+        return self._moments[1]
 
     def interval(self, probability: float = 0.95) -> tuple[Array, Array]:
-        """Lower and upper ends of the central interval.
+        """Lower and upper ends of the central interval of the expectation.
 
-        >>> Predictive(np.arange(5.0)[:, None]).interval(0.5)
+        >>> Predictive(Given(np.arange(5.0)[:, None])).interval(0.5)
         (array([1.]), array([3.]))
         """
-        if not is_number(probability) or not 0.0 < probability < 1.0:
-            raise InputError(f"probability must lie between 0 and 1; got {brief(probability)}")
-        tail = (1.0 - probability) / 2.0
-        low, high = np.quantile(self.draws, [tail, 1.0 - tail], axis=0)
+        ends = _ends(probability)
+        low, high = self._over(lambda block: np.quantile(block, ends, axis=0))
         return low, high
 
-
-def of_regression(
-    predict: Predict, layout: Layout, draws: Array, chosen: Array, centre: Array, inputs: object
-) -> Array:
-    """E[y | x, θ] of the chosen draws (n, D) of a regression, some of them and some rows at a time.
-
-    Displacements from `centre` are multiplied with the rows, so that what the draws have in common
-    is rounded once.
-    """
-    width = layout.shapes[layout.paths.index("coef")][0]
-    new = predict.new_rows(inputs)
-    if new is not None:
-        return _of_new_rows(predict, layout, draws, chosen, centre, new)
-    rows, single = _regression_rows(inputs, width, predict.columns)
-    found = _expected(predict, layout, draws, chosen, centre, rows, None)
-    return found[:, 0] if single else found
-
-
-def _of_new_rows(
-    predict: Predict, layout: Layout, draws: Array, chosen: Array, centre: Array, new: NewRows
-) -> Array:
-    """NaN in the rows that are not complete, with one warning for all of them."""
-    complete = np.ones(new.matrix.shape[0], bool) if new.complete is None else new.complete
-    if np.all(complete):
-        return _expected(predict, layout, draws, chosen, centre, new.matrix, new.offset)
-    warnings.warn(new.said, PredictionWarning, stacklevel=4)
-    offset = None if new.offset is None else new.offset[complete]
-    some = _expected(predict, layout, draws, chosen, centre, new.matrix[complete], offset)
-    found = np.full((len(chosen), len(complete), *some.shape[2:]), np.nan)
-    found[:, complete] = some
-    return found
-
-
-def _expected(
-    predict: Predict,
-    layout: Layout,
-    draws: Array,
-    chosen: Array,
-    centre: Array,
-    rows: Any,
-    offset: Array | None,
-) -> Array:
-    """For rows that are a matrix with the model's columns."""
-    width = rows.shape[1]
-    classes = predict.likelihood.outcomes
-    shape = (len(chosen), rows.shape[0], *([classes] if classes else []))
-    require_memory("an array of predictions", *shape)
-    found = np.empty(shape)
-    some = max(1, AT_ONCE // draws.shape[1])
-    wide = width if not tables.is_sparse(rows) else 1
-    some_rows = max(1, AT_ONCE // max(wide, min(some, len(chosen)) * max(1, classes)))
-    middle = layout.unflatten(centre[None])
-    for start in range(0, len(chosen), some):
-        part = chosen[start : start + some]
-        moved = layout.unflatten(draws[part] - centre)
-        shared = predict.likelihood.shared(layout.unflatten(draws[part]))
-        for row in range(0, rows.shape[0], some_rows):
-            block = _block(rows[row : row + some_rows])
-            linear = linear_part(predict.likelihood, middle, block) + linear_part(
-                predict.likelihood, moved, block
-            )
-            if offset is not None:
-                part_offset = offset[row : row + some_rows]
-                linear += part_offset if linear.ndim == 2 else part_offset[:, None]
-            found[start : start + some, row : row + some_rows] = mean_of(
-                predict.likelihood, linear, shared
-            )
-    return found
-
-
-def _block(rows: Any) -> Any:
-    """Some rows in float64, always laid out alike: then equal numbers give equal sums."""
-    return rows.astype(float) if tables.is_sparse(rows) else np.ascontiguousarray(rows, float)
-
-
-def _regression_rows(inputs: Any, width: int, names: tuple[str, ...]) -> tuple[Any, bool]:
-    """New rows with the model's columns, and whether they were given as one row without an axis."""
-    if inputs is None:
-        raise InputError("predict needs rows; got None")
-    rows, given = tables.features(inputs)
-    single = np.ndim(inputs) == 1 and not tables.is_frame(inputs) and width > 1
-    if single:
-        rows = rows.T
-    if tables.is_frame(inputs) and names and given != names:
-        rows, given = rows[:, _places(given, names)], names
-    if rows.shape[1] != width:
-        raise InputError(f"predict needs rows of {width} columns; these have {rows.shape[1]}")
-    known = names or given if not single else None
-    require_finite("X", rows.data if tables.is_sparse(rows) else rows, known)
-    return rows if tables.is_sparse(rows) else np.asarray(rows), single
-
-
-def _places(given: tuple[str, ...], names: tuple[str, ...]) -> list[int]:
-    """Where in the table that was given the columns of the model are."""
-    places = {name: place for place, name in enumerate(given)}
-    known = set(names)
-    troubles = [
-        ("lack", [name for name in names if name not in places]),
-        ("have the unknown", [name for name in given if name not in known]),
-        ("repeat the", [name for place, name in enumerate(given) if places[name] != place]),
-    ]
-    for trouble, found in troubles:
-        if found:
+    @property
+    def outcome(self) -> Outcome:
+        """What a single new value will be, noise included."""
+        if isinstance(self.source, Given):
             raise InputError(
-                f"the rows to predict {trouble} column{'s' if len(found) > 1 else ''}"
-                f" {_listed(found)}; the model was made from {_listed(list(names))}"
+                "outcomes need a regression (orn.glm, orn.regress): what a function of your own"
+                " predicts says nothing of the noise"
             )
-    return [places[name] for name in names]
-
-
-def _listed(names: list[str], most: int = 8) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(brief(name) for name in names[:most]) + more
-
-
-def of_function(
-    function: Callable[..., Traced], layout: Layout, draws: Array, chosen: Array, inputs: PyTree
-) -> Array:
-    """What a model's own predict function returns for the chosen draws (n, D), in float64."""
-    values = jax.tree.map(_checked_leaf, inputs)
-    one = jax.jit(lambda theta, rows: function(layout.unflatten(theta), rows))
-    try:
-        with double():
-            placed = jax.device_put(values)
-            return np.stack([np.asarray(one(draws[place], placed)) for place in chosen]).astype(
-                float
+        likelihood = self.source.likelihood
+        known_scale = likelihood.family == "gaussian" and not likelihood.infer_scale
+        if known_scale and self.source.noise_scale is None:
+            raise InputError(
+                "outcomes need the noise scale, which was given to the model and is not in a file:"
+                " predict(…, model=model)"
             )
-    except OrnsteinError:
-        raise
-    # whatever a function of the user's stumbles over
-    except Exception as error:
-        said = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"predict fails on these inputs: {said}") from error
+        return Outcome(self.source, self.placed)
+
+    @cached_property
+    def _moments(self) -> Array:
+        return self._over(lambda block: np.stack([block.mean(axis=0), block.std(axis=0, ddof=1)]))
+
+    def _over(self, reduced: Callable[[Array], Array]) -> Array:
+        """Numbers (k, rows, …) from the draws, some rows at a time."""
+        return self.placed.among_all(_joined([reduced(block) for block in self.source.blocks()]))
+
+    def __repr__(self) -> str:
+        draws, *rows = self.source.shape
+        return f"Predictive({' × '.join(f'{count:,}' for count in rows)} rows, {draws:,} draws)"
 
 
-def _checked_leaf(leaf: Any) -> Array:
-    """One input as finite numbers, floats in double precision."""
-    dense = leaf.toarray() if hasattr(leaf, "toarray") else leaf
-    array = np.asarray(tables.numeric(tables.plain(dense, "inputs"), "inputs"))
-    if array.dtype.kind != "f":
-        return array
-    require_finite("inputs", np.atleast_1d(array))
-    return array.astype(float)
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """The law of a single new value of each row: the mixture of its laws at the draws.
+
+    Labels count as 0, 1, … in their order; of a binomial family it is that of one trial.
+    """
+
+    source: RowsAtDraws
+    placed: Placed
+
+    @cached_property
+    def _moments(self) -> Array:
+        self._require_order()
+        parts = [np.stack([mixture_mean(law), mixture_sd(law)]) for law in self.source.laws()]
+        return self.placed.among_all(_joined(parts))
+
+    @property
+    def mean(self) -> Array:
+        return self._moments[0]
+
+    @property
+    def sd(self) -> Array:
+        """The standard deviation of a single value: the noise and the posterior together."""
+        return self._moments[1]
+
+    def interval(self, probability: float = 0.95) -> tuple[Array, Array]:
+        """Lower and upper quantiles of the mixture; no random numbers are drawn for them."""
+        self._require_order()
+        ends, discrete = _ends(probability), self.source.likelihood.law.discrete
+        parts = [
+            np.stack([mixture_quantile(law, end, discrete) for end in ends])
+            for law in self.source.laws()
+        ]
+        low, high = self.placed.among_all(_joined(parts))
+        return low, high
+
+    def draws(self, seed: int = 0) -> Array:
+        """One value of each row at each draw, (draws, rows), refused above 2 GB."""
+        shape = self.source.shape[:2]
+        require_memory("an array of outcomes", *shape, remedy=IN_CHUNKS)
+        rng = np.random.default_rng(seed)
+        parts = []
+        for law in self.source.laws():
+            size = np.shape(law.mean())
+            parts.append(np.asarray(law.rvs(size=size, random_state=rng), dtype=float))
+        return self.placed.among_all(_joined(parts))
+
+    def _require_order(self) -> None:
+        law = self.source.likelihood.law
+        if law.classes:
+            raise InputError(
+                f"labels of the {law.name} family have no order, so no mean or interval: look at"
+                " the probabilities in .mean and .interval(), or at .outcome.draws()"
+            )
+
+
+def _joined(parts: list[Array]) -> Array:
+    """Arrays (k, rows, …) one after the other."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+
+def _ends(probability: float) -> list[float]:
+    """The levels of the quantiles of a central interval."""
+    if not is_number(probability) or not 0.0 < probability < 1.0:
+        raise InputError(f"probability must lie between 0 and 1; got {brief(probability)}")
+    tail = (1.0 - probability) / 2.0
+    return [tail, 1.0 - tail]

@@ -15,6 +15,7 @@ from ornstein.dynamics.dynamics import Dynamics
 from ornstein.errors import FileError
 from ornstein.model.coordinates import Coordinates
 from ornstein.model.families.likelihood import Likelihood, Predict
+from ornstein.model.mixed.predict import MixedPredict
 from ornstein.model.parameters import Layout
 from ornstein.model.tables import numbered
 from ornstein.posterior.archive import read_archive, write_archive
@@ -82,6 +83,8 @@ def save_posterior(posterior: Posterior, path: Path) -> Path:
         meta["columns"] = list(posterior.predict_function.columns)
     if isinstance(posterior.predict_function, TablePredict):
         meta["table"] = posterior.predict_function.spec.to_json()
+    if isinstance(posterior.predict_function, MixedPredict):
+        meta["mixed"] = posterior.predict_function.to_json()
     write_archive(path, meta, arrays)
     return path
 
@@ -121,7 +124,8 @@ def _require_consistent(posterior: Posterior) -> Posterior:
 
 def _assemble(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posterior:
     layout = _layout(meta["layout"])
-    dynamics = curvature = prediction = predict = moments = None
+    dynamics = curvature = prediction = moments = None
+    predict: Predict | MixedPredict | None = None
     if "curvature" in meta:
         known: dict[str, Any] = {
             name: arrays.get(f"curvature/{name}") for name in _CURVATURE_ARRAYS
@@ -145,6 +149,8 @@ def _assemble(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posterior:
         if "table" in meta:
             spec = _matching(Spec.from_json(meta["table"]), layout)
             predict = TablePredict(predict.likelihood, spec.feature_names, spec)
+    if "mixed" in meta:
+        predict = MixedPredict.from_json(meta["mixed"], layout)
     if "moments/mean" in arrays:
         moments = Gaussian(arrays["moments/mean"], arrays["moments/covariance"])
     found = Posterior(

@@ -11,7 +11,7 @@ from ornstein.theory import covariance_standard_error, kl_covariance
 from ornstein.theory.modes import as_matrix
 from ornstein.types import Array
 from ornstein.verdict import thresholds
-from ornstein.verdict.finding import Finding, graded
+from ornstein.verdict.finding import Finding, graded, rounded
 from ornstein.verdict.subject import Subject
 
 
@@ -32,8 +32,8 @@ def as_predicted(subject: Subject) -> Finding | None:
     small = thresholds.SMALL_KL + chance
     level = graded(excess, small, thresholds.LARGE_KL + chance)
     sentence = (
-        f"KL(draws ‖ prediction) {distance:.2g} ({error.covariance:.2g} expected from Monte Carlo"
-        f" error; wanted: at most {error.covariance + small:.2g})"
+        f"KL(draws ‖ prediction) {rounded(distance)} ({error.covariance:.2g} expected from Monte"
+        f" Carlo error; wanted: at most {error.covariance + small:.2g})"
     )
     detail = ""
     if not subject.large:
@@ -71,4 +71,5 @@ def _worst_entry(subject: Subject, found: Array, predicted: Array) -> str:
     row, column = np.unravel_index(int(np.argmax(scores)), scores.shape)
     where = names[row] if row == column else f"{names[row]}, {names[column]}"
     bound = -scipy.special.ndtri(0.005 / (size * (size + 1) / 2.0))
-    return f"largest z of an entry {scores[row, column]:.2g} ({where}; up to {bound:.2g} expected)"
+    largest = rounded(scores[row, column])
+    return f"largest z of an entry {largest} ({where}; up to {bound:.2g} expected)"

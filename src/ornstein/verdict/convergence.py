@@ -8,7 +8,7 @@ from ornstein.checks import printable
 from ornstein.theory.stationarity import stationarity_test
 from ornstein.verdict import thresholds
 from ornstein.verdict.effective import most_different
-from ornstein.verdict.finding import Finding, graded, skipped, worst
+from ornstein.verdict.finding import Finding, graded, rounded, skipped, worst
 from ornstein.verdict.fluctuation import fluctuation_dissipation
 from ornstein.verdict.subject import Subject
 
@@ -73,7 +73,7 @@ def stationary(subject: Subject) -> Finding | None:
         f"early and late draws {verb} (p = {test.p_value:.2g}; wanted: above {doubtful:g}; not"
         f" trusted below {impossible:g})"
     )
-    detail = f"z = {test.z:.2g} in the {test.series}"
+    detail = f"z = {rounded(test.z)} in the {test.series}"
     ratio = fluctuation_dissipation(subject)
     if np.isfinite(ratio):
         detail += (
@@ -117,9 +117,10 @@ def chains_agree(subject: Subject) -> Finding:
         graded(r_hat, thresholds.R_HAT, thresholds.LARGEST_R_HAT),
         graded(-size, -thresholds.EFFECTIVE_DRAWS, -thresholds.TOO_FEW_DRAWS),
     )
+    shown = f"{r_hat:.3f}" if r_hat <= 10.0 else "over 10"
     of_one = " between parts of the one chain" if draws.shape[0] == 1 else ""
     sentence = (
-        f"R-hat {r_hat:.3f}{of_one} (wanted: below {thresholds.R_HAT}), {size:.0f} effective draws "
+        f"R-hat {shown}{of_one} (wanted: below {thresholds.R_HAT}), {size:.0f} effective draws "
         f"(wanted: {thresholds.EFFECTIVE_DRAWS:.0f})"
     )
     detail = (

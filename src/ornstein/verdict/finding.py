@@ -45,11 +45,13 @@ def graded(number: float, good: float, bad: float = np.inf) -> str:
 
 
 def rounded(distance: float) -> str:
-    """A distance in words: rounding error is none.
+    """A distance in words: rounding error is none, and what is far off is not measured any closer.
 
-    >>> rounded(1e-15), rounded(0.01234)
-    ('0', '0.012')
+    >>> rounded(1e-15), rounded(0.01234), rounded(3e12)
+    ('0', '0.012', 'over 1000')
     """
+    if distance > 1000.0:
+        return "over 1000"
     return f"{distance:.2g}" if distance > 1e-9 else "0"
 
 

@@ -12,7 +12,7 @@ from ornstein.streams import Purpose, sequence
 from ornstein.types import Array
 from ornstein.verdict import thresholds
 from ornstein.verdict.change import Change, change, two_sided
-from ornstein.verdict.finding import Finding, graded, skipped, worst
+from ornstein.verdict.finding import Finding, graded, rounded, skipped, worst
 from ornstein.verdict.moved import DECISIVE, MOST, Moved, move, paired_score
 from ornstein.verdict.subject import ABSENT, Subject
 
@@ -22,6 +22,11 @@ RANDOM_EACH, RANDOM_DIRECTIONS = 4, 50
 # Beyond so many parameters only the extreme eigenvectors are looked along, beside the parameters.
 MANY, EXTREME = 300, 25
 CLEAR = 2.0  # standard errors of a 5, 50 or 95 % point in a direction that has changed
+# What helps, in words and as options of `ornstein fit`.
+SAMPLER = "--sampler sgld-cv"
+UNBOUNDED = (
+    "write parameters that end somewhere on a scale that does not, for instance as logarithms"
+)
 MOST_OUTSIDE = 0.001  # share of the draws where the posterior has no density
 JOINT = 50  # parameters up to which the distance of all of them together counts
 
@@ -149,8 +154,9 @@ def moved_draws(subject: Subject, kept: Kept | None) -> Finding:
         f" {np.exp(0.5 * kept.along.log_ratio[place]):.2g} times as large;"
         f" {kept.moved.accepted:.0%} of the moves were accepted"
     )
-    remedy = "the draws are not those of the posterior: use orn.nuts(model)"
-    command = "--sampler sgld-cv"
+    remedy, command = "the draws are not those of the posterior: use orn.nuts(model)", SAMPLER
+    if outside > MOST_OUTSIDE:
+        remedy, command = UNBOUNDED, ""
     return Finding(NAME, level, size, thresholds.SMALL_CHANGE, sentence, remedy, detail, command)
 
 
@@ -190,8 +196,8 @@ def _sentence(kept: Kept, size: float, point: float, outside: float) -> str:
         return f"{outside:.1%} of {count} draws lie where the posterior has no density"
     if size == 0.0 and point == 0.0:
         return f"{count} draws moved by HMC on all rows keep their law"
-    moved = f"; a 5, 50 or 95 % point moves by {point:.2g} sd" if point > 0 else ""
+    moved = f"; a 5, 50 or 95 % point moves by {rounded(point)} sd" if point > 0 else ""
     return (
-        f"{count} draws moved by HMC on all rows change their law by a KL of {size:.2g} (wanted: at"
-        f" most {thresholds.SMALL_CHANGE}){moved}"
+        f"{count} draws moved by HMC on all rows change their law by a KL of {rounded(size)}"
+        f" (wanted: at most {thresholds.SMALL_CHANGE}){moved}"
     )

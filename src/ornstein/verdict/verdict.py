@@ -209,7 +209,9 @@ def _findings(subject: Subject, around: Surroundings, stein: bool | int) -> list
     if stein:
         from ornstein.verdict.stein import stein_discrepancy
 
-        findings.append(stein_discrepancy(subject, None if stein is True else stein))
+        batch_size = None if stein is True else stein
+        look = _looked("Stein discrepancy", lambda: stein_discrepancy(subject, batch_size))
+        findings += [look] if look is not None else []
     return findings
 
 

@@ -251,7 +251,7 @@ def _stopped(course: Course, plan: Plan, limits: Limits, expected: float) -> str
     if limits.deadline is not None:
         left = as_seconds(limits.deadline) - (time.perf_counter() - course.began)
         situation = plan.situation
-        needed = expected * gradient_seconds(situation.n_data, situation.dim) * machine_factor()
+        needed = expected * gradient_seconds(situation.model.work, situation.dim) * machine_factor()
         if left < needed:
             return f"{max(left, 0.0):.0f} s are left; budget={course.work:.0f} repeats these draws"
     return ""
@@ -263,6 +263,6 @@ def _budget(limits: Limits, situation: Situation) -> float | None:
         return limits.budget
     if limits.budget is not None:
         raise InputError("give either a budget or a deadline, not both")
-    per_pass = gradient_seconds(situation.n_data, situation.dim) * machine_factor()
+    per_pass = gradient_seconds(situation.model.work, situation.dim) * machine_factor()
     allowed = as_seconds(limits.deadline) / per_pass
     return float(max(1.0, situation.passes + allowed))

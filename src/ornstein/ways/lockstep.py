@@ -42,7 +42,9 @@ class LockstepHmc:
         kicks = 1.0 + math.ceil(4.0 * math.sqrt(distance))
         transitions = PILOT + self.times * request.draws
         work = kicks * transitions * request.chains
-        each = KICK + max(4, request.chains) * 1.3 * point_seconds(situation.n_data, situation.dim)
+        each = KICK + max(4, request.chains) * 1.3 * point_seconds(
+            situation.model.work, situation.dim
+        )
         return Forecast(
             self.name,
             0.0,

@@ -207,7 +207,7 @@ def elected(rows: tuple[Forecast, ...], work: float, situation: Situation) -> st
 def checked_budget(budget: float | None, situation: Situation) -> float:
     """The budget in passes; the printed function of N and D where none is given."""
     if budget is None:
-        return default_budget(situation.n_data, situation.dim)
+        return default_budget(situation.model.work, situation.dim)
     if not is_number(budget) or budget <= 0:
         raise InputError(
             f"budget must be a positive number of passes over the data; got {budget!r}"

@@ -67,7 +67,7 @@ class Probe:
 
 def probed(model: Model, law: Gaussian, seed: int) -> Probe:
     """Look at the density around the middle of a Gaussian."""
-    points = point_seconds(model.n_data, model.dim)
+    points = point_seconds(model.work, model.dim)
     count = int(np.clip(SECONDS / points, FEWEST, MOST))
     density = Density(model)
     with np.errstate(all="ignore"):

@@ -122,7 +122,7 @@ def _fitted(model: Model, curvature: Curvature, seed: int) -> Fitted | None:
     """The Gaussian nearest to the posterior and its probe; None where that takes long or fails."""
     points = 2 * max(128, 2 * model.dim)
     one = model.linear is not None and model.linear.predictors == 1
-    if not one and ROUNDS * points * gradient_seconds(model.n_data, model.dim) > MOST_SECONDS:
+    if not one and ROUNDS * points * gradient_seconds(model.work, model.dim) > MOST_SECONDS:
         return None
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():

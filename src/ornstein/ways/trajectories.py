@@ -119,7 +119,7 @@ def _forecast(
     leapfrogs: float,
     words: str,
 ) -> Forecast:
-    per_step = gradient_seconds(situation.n_data, situation.dim) + LEAPFROG
+    per_step = gradient_seconds(situation.model.work, situation.dim) + LEAPFROG
     per_step += LEAPFROG_SQUARE * situation.dim**2
     transitions = request.chains * (way.warmup + way.times * request.draws)
     work = transitions * leapfrogs

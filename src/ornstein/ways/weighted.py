@@ -43,7 +43,7 @@ class WeightedLaplace:
         if situation.dim > LARGE:
             return impossible(self.name, f"importance weights serve up to {LARGE} parameters")
         count = _points(request)
-        seconds = count * point_seconds(situation.n_data, situation.dim)
+        seconds = count * point_seconds(situation.model.work, situation.dim)
         per_draw = count / max(1.0, probe.share * 0.58 * count)
         memory = 8.0 * count * (2 * situation.dim + 6)
         if not probe.weights_serve:

@@ -124,7 +124,10 @@ def fit(
         Path, typer.Option(help="Folder for posterior.nc, fit.orn and report.html.")
     ] = Path("ornstein-fit"),
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with code 1 unless the verdict is “trusted”.")
+        bool,
+        typer.Option(
+            "--strict", help="Exit with code 1 unless draws are “trusted” and the model “fits”."
+        ),
     ] = False,
     checkpoint: Checkpoint = None,
     every: Every = "60s",
@@ -206,7 +209,7 @@ def fit(
             f"interrupted: {posterior.draws.shape[1]} of {draws} draws a chain were taken, and are"
             f" saved in {folder}{again}"
         )
-    if strict and results.verdict.level != "trusted":
+    if strict and not (results.verdict.trusted and results.critique.fits):
         raise typer.Exit(1)
 
 

@@ -24,6 +24,7 @@ from ornstein.interfaces.table.wording import number
 if TYPE_CHECKING:
     import pandas
 
+    from ornstein.critique.critique import Critique
     from ornstein.verdict.verdict import Verdict
 
 COLOURS = {
@@ -32,8 +33,15 @@ COLOURS = {
     "not trusted": "red",
     "note": "bright_black",
     "skipped": "bright_black",
+    "fits": "green",
+    "doubtful": "yellow",
+    "does not fit": "red",
 }
-MARKS = {"trusted": "✓", "caution": "!", "not trusted": "✗", "note": "i", "skipped": "–"}
+MARKS = {
+    **{"trusted": "✓", "caution": "!", "not trusted": "✗", "note": "i", "skipped": "–"},
+    **{"fits": "✓", "doubtful": "!", "does not fit": "✗"},
+}
+RAISED = ("caution", "not trusted", "doubtful", "does not fit")
 WIDTH_WITHOUT_TERMINAL = 120
 
 
@@ -138,19 +146,30 @@ def show_frame(frame: pandas.DataFrame, title: str, index: str = "", digits: int
 
 
 def show_verdict(verdict: Verdict) -> None:
-    """The level in a word, then every finding in a sentence, with the remedy where there is need of
-    one.
+    """Can the draws be trusted? The level in a word, then every finding in a sentence, with the
+    remedy where there is need of one.
     """
-    colour = COLOURS[verdict.level]
-    _show(Text.assemble(("Verdict: ", "bold"), (verdict.level, f"bold {colour}")))
+    commands = {finding.name: finding.command for finding in verdict.findings}
+    _show_findings("Verdict: ", verdict, commands)
+
+
+def show_critique(critique: Critique) -> None:
+    """Does the model fit? Likewise."""
+    _show_findings("Model: ", critique, {})
+
+
+def _show_findings(title: str, judged: Verdict | Critique, commands: dict[str, str]) -> None:
+    colour = COLOURS[judged.level]
+    _show(Text.assemble((title, "bold"), (judged.level, f"bold {colour}")))
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(width=1)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for finding in verdict.findings:
+    for finding in judged.findings:
         sentence = _text(finding.sentence)
-        if finding.remedy and finding.level in ("caution", "not trusted"):
-            command = finding.command and f"run again with {finding.command}"
+        if finding.remedy and finding.level in RAISED:
+            command = commands.get(finding.name)
+            command = command and f"run again with {command}"
             sentence.append_text(_text(f"\n→ {command or finding.remedy}", "italic"))
         table.add_row(
             Text(MARKS[finding.level], style=f"bold {COLOURS[finding.level]}"),

@@ -17,6 +17,7 @@ from ornstein.posterior.files import replacing
 if TYPE_CHECKING:
     import pandas
 
+    from ornstein.critique.critique import Critique
     from ornstein.posterior.history import Attempt
     from ornstein.posterior.posterior import Posterior
     from ornstein.regression.spec import Spec
@@ -25,11 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Results:
-    """The coefficients on the scale of the table, the verdict, and files with what each is for."""
+    """The coefficients on the scale of the table, the verdict on the draws, the critique of the
+    model, and files with what each is for.
+    """
 
     spec: Spec
     summary: pandas.DataFrame
     verdict: Verdict
+    critique: Critique
     files: list[tuple[Path, str]]
     history: tuple[Attempt, ...] = ()
 
@@ -44,13 +48,19 @@ def write_results(posterior: Posterior, folder: Path, plots: bool = False) -> Re
         spec, readable = from_table(posterior)[1], shown(posterior)
         draws = write_netcdf(readable, spec, folder / "posterior.nc")
         files.append((draws, "draws on the scale of the table, for ArviZ"))
-        verdict = posterior.check()
+        verdict, critique = posterior.check(), posterior.critique()
         summary = readable.summary()
-        page = write_report(posterior, folder / "report.html", verdict=verdict, summary=summary)
+        page = write_report(
+            posterior,
+            folder / "report.html",
+            verdict=verdict,
+            critique=critique,
+            summary=summary,
+        )
         files.append((page, "open it in a browser"))
         if plots:
             files += [(path, "plot") for path in write_plots(posterior, folder)]
-        return Results(spec, summary, verdict, files, posterior.history)
+        return Results(spec, summary, verdict, critique, files, posterior.history)
     except BaseException:
         written = ", ".join(str(path) for path, _ in files)
         console.warn(f"not everything was written; the fit is in {written}")
@@ -65,6 +75,8 @@ def show_results(results: Results) -> None:
     )
     console.say()
     console.show_verdict(results.verdict)
+    console.say()
+    console.show_critique(results.critique)
     for attempt in results.history:
         console.say(f"Tried {attempt}", style="dim")
     console.say()

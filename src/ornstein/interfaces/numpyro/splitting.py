@@ -48,8 +48,9 @@ def classified(sites: Sites) -> tuple[list[Site], tuple[str, ...], int]:
             raise InputError(
                 f"the latent site {site['name']!r} lies inside the data plate {local[0]!r}, one"
                 " value per example: a minibatch moves only the values of its own rows, so the"
-                " noise of stochastic gradients does not sample the others. Integrate it out, or"
-                " use NUTS"
+                " noise of stochastic gradients does not sample the others. Integrate it out, as"
+                " orn.glmm does with the effects of groups (an example is then a group), or use"
+                " NUTS"
             )
     return latents, plates, n_data
 

@@ -20,6 +20,7 @@ from ornstein.types import Array
 if TYPE_CHECKING:
     import pandas
 
+    from ornstein.critique.critique import Critique
     from ornstein.model.model import Model
     from ornstein.posterior.posterior import Posterior
     from ornstein.regression.spec import Spec
@@ -40,6 +41,12 @@ MEANING = {
         "Do not take these draws for the posterior: at least one finding is far outside its bound."
     ),
 }
+FITS = {
+    "fits": "The data look as the model says they would.",
+    "doubtful": "The model misses something: read the findings with a remedy.",
+    "does not fit": "The model does not describe these data: read the findings with a remedy.",
+    "skipped": "Nothing could be looked at.",
+}
 ORDER = ("not trusted", "caution", "trusted", "note", "skipped")
 VERSIONS = ("ornstein", "jax", "numpy", "scipy", "python")
 NOT_SHOWN = ("table", "source", "rows", *VERSIONS)
@@ -51,11 +58,12 @@ def write_report(
     *,
     model: Model | None = None,
     verdict: Verdict | None = None,
+    critique: Critique | None = None,
     title: str | None = None,
     summary: pandas.DataFrame | None = None,
 ) -> Path:
     """Write the report of a fit; `model` where the posterior was loaded and has none, for what
-    needs the data; `verdict` and `summary` where they are known.
+    needs the data; `verdict`, `critique` and `summary` where they are known.
     """
     import jinja2
 
@@ -69,7 +77,7 @@ def write_report(
     )
     environment.filters["number"] = number
     page = environment.get_template("report.html.j2").render(
-        **_context(posterior, model, verdict, title, summary)
+        **_context(posterior, model, verdict, critique, title, summary)
     )
     with replacing(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
@@ -88,11 +96,13 @@ def _context(
     posterior: Posterior,
     model: Model | None,
     verdict: Verdict | None,
+    critique: Critique | None,
     title: str | None,
     summary: pandas.DataFrame | None,
 ) -> dict[str, object]:
     model = posterior.model if model is None else model
     verdict = posterior.check(model) if verdict is None else verdict
+    critique = posterior.critique(model) if critique is None else critique
     judged = any(finding.level in MEANING for finding in verdict.findings)
     spec = None
     if is_earlier(posterior) or isinstance(posterior.predict_function, TablePredict):
@@ -104,6 +114,8 @@ def _context(
         "title": title or _title(spec),
         "verdict": verdict,
         "judged": judged,
+        "critique": critique,
+        "critique_meaning": FITS[critique.level],
         "findings": sorted(verdict.findings, key=lambda finding: ORDER.index(finding.level)),
         "meaning": MEANING[verdict.level],
         "facts": _facts(posterior),

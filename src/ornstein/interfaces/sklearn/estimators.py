@@ -73,9 +73,8 @@ class BayesianRegressor(RegressorMixin, BaseEstimator):
         noise_scale: "infer", or σ.
         fit_intercept: whether to add an intercept.
         scale_prior: False takes `prior_precision` as 1/variance of the slopes as they are.
-        sampler: as in `orn.sample`, or a name: auto, laplace, nuts, or one of the command line.
-            Where the data leave too little gradient noise for the default sampler (residuals of
-            zero, more columns than rows), Fisher scoring (SGFS) takes its place.
+        sampler: as in `orn.sample`, or a name: "laplace", "nuts", or one of the command line. None
+            or "auto" lets the library choose, and `posterior_.history` says what it tried.
         target: "sandwich" gives robust standard errors, A⁻¹CA⁻¹/N in place of the posterior's.
         batch_size, draws, chains, max_steps: as in `orn.sample`.
         random_state: seed of the draws.

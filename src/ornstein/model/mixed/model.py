@@ -299,7 +299,7 @@ def _first_guess(
         y = table.y if table.offset is None else table.y - table.offset
         coef = np.linalg.lstsq(table.x, y, rcond=None)[0]
         residual = float(np.std(y - table.x @ coef))
-        if residual <= 1e-7 * max(float(np.std(y)), 1e-300):
+        if residual <= max(1e-7 * float(np.std(y)), 1e-13 * float(np.max(np.abs(y)))):
             raise InputError(
                 "y is constant, or X explains it exactly: there is nothing left for groups to"
                 " differ in"

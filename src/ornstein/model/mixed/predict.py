@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax.numpy as jnp
 
 from ornstein.errors import InputError
 from ornstein.model.mixed.covariance import Covariance
-from ornstein.model.mixed.density import RowDensity
+from ornstein.model.mixed.density import FAMILIES, RowDensity
+from ornstein.model.parameters import Layout
 from ornstein.types import PyTree, Traced
 
 
@@ -38,6 +40,33 @@ class MixedPredict:
         if self.intercept:
             x = jnp.concatenate([x, jnp.ones_like(x[..., :1])], axis=-1)
         return x @ params["coef"]
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values, for a file."""
+        return {
+            "family": self.family,
+            "effects": list(self.covariance.effects),
+            "blocks": list(self.covariance.blocks),
+            "columns": list(self.columns),
+            "intercept": self.intercept,
+        }
+
+    @classmethod
+    def from_json(cls, meta: dict[str, Any], layout: Layout) -> MixedPredict:
+        """What `to_json` wrote, refused where it does not fit the parameters."""
+        covariance = Covariance(
+            tuple(str(name) for name in meta["effects"]), tuple(int(n) for n in meta["blocks"])
+        )
+        columns = tuple(str(name) for name in meta["columns"])
+        sizes = dict(zip(layout.paths, layout.shapes, strict=True))
+        fits = sizes["coef"] == (len(columns),) and sizes["factor"] == (covariance.size,)
+        if (
+            meta["family"] not in FAMILIES
+            or not fits
+            or sum(covariance.blocks) != len(covariance.effects)
+        ):
+            raise ValueError("a mixed model that does not fit its parameters")
+        return cls(meta["family"], covariance, columns, bool(meta["intercept"]))
 
     def mean(self, predictor: Traced, params: PyTree) -> Traced:
         """E[y | u]."""

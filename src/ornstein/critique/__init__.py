@@ -1,0 +1,1 @@
+"""Whether the model fits the data: `Posterior.critique`."""

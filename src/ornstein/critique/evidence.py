@@ -1,0 +1,150 @@
+"""What the findings look at: some rows of the model, and what the posterior says of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from scipy.special import ndtri
+
+from ornstein.compute.precision import double
+from ornstein.model import tables
+from ornstein.model.families.expected import along
+from ornstein.model.families.family import Law
+from ornstein.model.regression import GLM
+from ornstein.posterior.at_draws import RowsAtDraws
+from ornstein.types import Array
+
+if TYPE_CHECKING:
+    from ornstein.posterior.posterior import Posterior
+
+MOST_ROWS, MOST_DRAWS = 20_000, 40
+EDGE = 1e-12  # transforms are kept so far from 0 and 1
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """At most 20,000 rows of a regression, drawn at random, at 40 draws and at the mean."""
+
+    posterior: Posterior
+    model: GLM
+    rows: Array
+    seed: int = 0
+
+    @classmethod
+    def of(cls, posterior: Posterior, model: GLM, seed: int) -> Evidence:
+        rng = np.random.default_rng(seed)
+        count = min(model.n_data, MOST_ROWS)
+        return cls(posterior, model, np.sort(rng.choice(model.n_data, count, replace=False)), seed)
+
+    @property
+    def family(self) -> str:
+        return self.model.likelihood.family
+
+    @property
+    def discrete(self) -> bool:
+        return self.model.likelihood.law.discrete
+
+    @cached_property
+    def y(self) -> Array:
+        """One number per row: successes of a binomial family, times of survival."""
+        response = np.asarray(self.model.response[self.rows], dtype=float)
+        return response if response.ndim == 1 else response[:, 0]
+
+    @cached_property
+    def columns(self) -> Array:
+        """(rows, columns), dense."""
+        block: Any = self.model.features[self.rows]
+        return np.asarray(block.toarray() if tables.is_sparse(block) else block, dtype=float)
+
+    @cached_property
+    def censored(self) -> bool:
+        """Whether some times are no events."""
+        law = self.model.likelihood.law
+        return "event" in law.columns and not np.all(self.model.response[self.rows][:, 1] == 1)
+
+    @cached_property
+    def predictor(self) -> Array:
+        """u at the posterior mean, (rows,), or with the classes as a second axis."""
+        return self._rows_at(self.posterior.mean[None]).predictors(slice(None))[0]
+
+    @cached_property
+    def law(self) -> Law:
+        """The law of each row at the posterior mean, (1, rows)."""
+        return self._law(self._rows_at(self.posterior.mean[None]))
+
+    @cached_property
+    def residuals(self) -> Array:
+        """(y − E y)/sd(y) at the posterior mean."""
+        return (self.y - self.law.mean()[0]) / np.maximum(self.law.std()[0], 1e-300)
+
+    @cached_property
+    def transforms(self) -> Array:
+        """Where y lies in its predictive law, uniform if the model fits; at a random place of the
+        jump where outcomes are discrete.
+        """
+        law = self._law(self._rows_at(self._draws))
+        above = np.mean(law.cdf(self.y), axis=0)
+        if not self.discrete:
+            return np.clip(above, EDGE, 1.0 - EDGE)
+        below = np.mean(law.cdf(self.y - 1.0), axis=0)
+        share = np.random.default_rng(self.seed + 1).uniform(size=len(above))
+        return np.clip(below + share * (above - below), EDGE, 1.0 - EDGE)
+
+    @cached_property
+    def scores(self) -> Array:
+        """The transforms as standard normal numbers."""
+        return ndtri(self.transforms)
+
+    @cached_property
+    def trending(self) -> Array:
+        """The residuals that curves are sought in."""
+        return self.residuals if self.model.likelihood.law.labels else self.scores
+
+    @cached_property
+    def slopes(self) -> tuple[Array, Array]:
+        """First and second derivative of log p(y | u) of each row at the posterior mean."""
+        likelihood, hyper = self.model.likelihood, self.model.hyperparameters
+        shared = likelihood.shared(self.model.layout.unflatten(self.posterior.mean))
+
+        def density(u: Any, y: Any) -> Any:
+            return likelihood.law.log_density(u, y, shared, hyper)
+
+        with double():
+            first = jax.jit(jax.vmap(jax.grad(density)))
+            second = jax.jit(jax.vmap(jax.grad(jax.grad(density))))
+            response = np.asarray(self.model.response[self.rows])
+            values = response if response.dtype.kind in "iu" else response.astype(float)
+            return (
+                np.asarray(first(self.predictor, values)),
+                np.asarray(second(self.predictor, values)),
+            )
+
+    @property
+    def _draws(self) -> Array:
+        flat = self.posterior.draws.reshape(-1, self.posterior.draws.shape[-1])
+        if not len(flat):
+            return self.posterior.mean[None]
+        return flat[np.unique(np.linspace(0, len(flat) - 1, MOST_DRAWS).astype(int))]
+
+    def _rows_at(self, draws: Array) -> RowsAtDraws:
+        offset, known = self.model.data.get("offset"), self.model.hyperparameters
+        return RowsAtDraws(
+            self.model.likelihood,
+            self.model.layout,
+            draws,
+            self.posterior.mean,
+            self.model.features[self.rows],
+            None if offset is None else np.asarray(offset[self.rows], dtype=float),
+            float(known["noise_scale"]) if "noise_scale" in known else None,
+        )
+
+    def _law(self, rows: RowsAtDraws) -> Law:
+        predictor, shared = rows.predictors(slice(None)), dict(rows.shared())
+        spread: dict[str, Any] = {name: along(predictor, value) for name, value in shared.items()}
+        if "trials" in self.model.likelihood.law.columns:
+            spread["trials"] = np.asarray(self.model.response[self.rows][:, 1], dtype=float)
+        return self.model.likelihood.law.outcome(predictor, spread)

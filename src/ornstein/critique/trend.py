@@ -1,0 +1,45 @@
+"""Is there a curve in the residuals along a column, or along the prediction?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ornstein.checks import printable
+from ornstein.critique.bounds import BAD_TREND, CHANCE, TREND
+from ornstein.critique.curves import explained
+from ornstein.critique.evidence import Evidence
+from ornstein.critique.finding import Finding, graded, skipped
+
+TREND_NAME, LINK_NAME = "trend", "link"
+MOST_COLUMNS = 200
+
+
+def trend(evidence: Evidence) -> Finding:
+    """The column along which the residuals curve most."""
+    if evidence.model.likelihood.law.classes or evidence.model.likelihood.law.ordered:
+        return skipped(TREND_NAME, "labels of more than two kinds have no single residual")
+    names = evidence.model.feature_names
+    if len(names) > MOST_COLUMNS:
+        return skipped(TREND_NAME, f"{len(names)} columns are more than {MOST_COLUMNS}")
+    found = [explained(evidence.trending, column) for column in evidence.columns.T]
+    sure = [share if chance < CHANCE / len(found) else 0.0 for share, chance in found]
+    place = int(np.argmax(sure if any(sure) else [share for share, _ in found]))
+    level = graded(found[place][0], TREND, BAD_TREND, surely=sure[place] > 0.0)
+    name = printable(names[place])
+    sentence = f"{name} explains {100 * found[place][0]:.1f} % of the residuals by a curve"
+    if level == "fits":
+        return Finding(TREND_NAME, level, found[place][0], TREND, f"at most: {sentence}")
+    return Finding(TREND_NAME, level, found[place][0], TREND, sentence, f"bs({name}, df=5)")
+
+
+def link(evidence: Evidence) -> Finding:
+    """A curve along the linear predictor."""
+    law = evidence.model.likelihood.law
+    if law.classes or law.ordered:
+        return skipped(LINK_NAME, "labels of more than two kinds have no single residual")
+    share, chance = explained(evidence.trending, evidence.predictor)
+    level = graded(share, TREND, BAD_TREND, surely=chance < CHANCE)
+    sentence = f"the prediction itself explains {100 * share:.1f} % of the residuals by a curve"
+    others = [f'link="{name}"' for name in law.links if name != law.link]
+    remedy = "" if level == "fits" else " or ".join([*others, "a spline of a column, see trend"])
+    return Finding(LINK_NAME, level, share, TREND, sentence, remedy)

@@ -1,0 +1,82 @@
+"""New rows as users bring them: a matrix with the model's columns, found by name where it has
+names.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ornstein.checks import brief, require_finite
+from ornstein.errors import InputError, PredictionWarning
+from ornstein.model import tables
+from ornstein.model.families.likelihood import Predict
+from ornstein.types import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """The complete rows to predict and their offset; which of all rows they are, None where all
+    are; and whether one row was given without an axis.
+    """
+
+    matrix: Any
+    offset: Array | None = None
+    complete: Array | None = None
+    single: bool = False
+
+
+def asked_rows(predict: Predict, width: int, inputs: object) -> Asked:
+    """Rows of a table or a matrix; rows that are not complete are left out, with one warning."""
+    new = predict.new_rows(inputs)
+    if new is None:
+        rows, single = _regression_rows(inputs, width, predict.columns)
+        return Asked(rows, single=single)
+    if new.complete is None or np.all(new.complete):
+        return Asked(new.matrix, new.offset)
+    warnings.warn(new.said, PredictionWarning, stacklevel=4)
+    offset = None if new.offset is None else new.offset[new.complete]
+    return Asked(new.matrix[new.complete], offset, new.complete)
+
+
+def _regression_rows(inputs: Any, width: int, names: tuple[str, ...]) -> tuple[Any, bool]:
+    """New rows with the model's columns, and whether they were given as one row without an axis."""
+    if inputs is None:
+        raise InputError("predict needs rows; got None")
+    rows, given = tables.features(inputs)
+    single = np.ndim(inputs) == 1 and not tables.is_frame(inputs) and width > 1
+    if single:
+        rows = rows.T
+    if tables.is_frame(inputs) and names and given != names:
+        rows, given = rows[:, _places(given, names)], names
+    if rows.shape[1] != width:
+        raise InputError(f"predict needs rows of {width} columns; these have {rows.shape[1]}")
+    known = names or given if not single else None
+    require_finite("X", rows.data if tables.is_sparse(rows) else rows, known)
+    return rows if tables.is_sparse(rows) else np.asarray(rows), single
+
+
+def _places(given: tuple[str, ...], names: tuple[str, ...]) -> list[int]:
+    """Where in the table that was given the columns of the model are."""
+    places = {name: place for place, name in enumerate(given)}
+    known = set(names)
+    troubles = [
+        ("lack", [name for name in names if name not in places]),
+        ("have the unknown", [name for name in given if name not in known]),
+        ("repeat the", [name for place, name in enumerate(given) if places[name] != place]),
+    ]
+    for trouble, found in troubles:
+        if found:
+            raise InputError(
+                f"the rows to predict {trouble} column{'s' if len(found) > 1 else ''}"
+                f" {_listed(found)}; the model was made from {_listed(list(names))}"
+            )
+    return [places[name] for name in names]
+
+
+def _listed(names: list[str], most: int = 8) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(brief(name) for name in names[:most]) + more

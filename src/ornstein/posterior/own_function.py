@@ -1,0 +1,46 @@
+"""Predictions by a function of the user's, draw by draw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from ornstein.checks import require_finite, require_memory
+from ornstein.compute.precision import double
+from ornstein.errors import InputError, OrnsteinError
+from ornstein.model import tables
+from ornstein.model.parameters import Layout
+from ornstein.types import Array, PyTree, Traced
+
+
+def of_function(
+    function: Callable[..., Traced], layout: Layout, draws: Array, inputs: PyTree
+) -> Array:
+    """What a model's own predict function returns for draws (n, D), in float64."""
+    values = jax.tree.map(_checked_leaf, inputs)
+    one = jax.jit(lambda theta, rows: function(layout.unflatten(theta), rows))
+    try:
+        with double():
+            placed = jax.device_put(values)
+            shape = jax.eval_shape(one, draws[0], placed).shape
+            require_memory("an array of predictions", len(draws), *shape)
+            return np.stack([np.asarray(one(draw, placed)) for draw in draws]).astype(float)
+    except OrnsteinError:
+        raise
+    # whatever a function of the user's stumbles over
+    except Exception as error:
+        said = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"predict fails on these inputs: {said}") from error
+
+
+def _checked_leaf(leaf: Any) -> Array:
+    """One input as finite numbers, floats in double precision."""
+    dense = leaf.toarray() if hasattr(leaf, "toarray") else leaf
+    array = np.asarray(tables.numeric(tables.plain(dense, "inputs"), "inputs"))
+    if array.dtype.kind != "f":
+        return array
+    require_finite("inputs", np.atleast_1d(array))
+    return array.astype(float)

@@ -1,0 +1,75 @@
+"""log p(y_n | θ_d) of the rows of a model at draws, some rows at a time, in float64."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from ornstein.compute.precision import double
+from ornstein.model.families.outcome import log_densities
+from ornstein.model.regression import GLM
+from ornstein.posterior.at_draws import AT_ONCE, RowsAtDraws
+from ornstein.types import Array
+
+if TYPE_CHECKING:
+    from ornstein.model.model import Model
+
+
+@dataclass(frozen=True, eq=False)
+class Pointwise:
+    """The log likelihood of single rows of any model; weights count."""
+
+    model: Model
+
+    def at(self, draws: Array, rows: Array, centre: Array | None = None) -> Array:
+        """For draws (n, D) and the indices of some rows: (n, rows).
+
+        A regression's are computed about `centre`, which keeps the digits that draws share.
+        """
+        some = max(1, AT_ONCE // max(1, len(draws)))
+        parts = [rows[start : start + some] for start in range(0, max(1, len(rows)), some)]
+        of_rows = self._regression if isinstance(self.model, GLM) else self._own
+        middle = draws.mean(axis=0) if centre is None else centre
+        return np.concatenate([of_rows(draws, part, middle) for part in parts], axis=1)
+
+    def _regression(self, draws: Array, rows: Array, centre: Array) -> Array:
+        model = self.model
+        assert isinstance(model, GLM)
+        offset, weights = model.data.get("offset"), model.data.get("weight")
+        found = RowsAtDraws(
+            model.likelihood,
+            model.layout,
+            draws,
+            centre,
+            model.features[rows],
+            None if offset is None else np.asarray(offset[rows], dtype=float),
+        )
+        response = np.asarray(model.response[rows])
+        values = response if response.dtype.kind in "iu" else response.astype(float)
+        shared = model.likelihood.shared(model.layout.unflatten(draws))
+        density = log_densities(
+            model.likelihood, found.predictors(slice(None)), values, shared, model.hyperparameters
+        )
+        return density if weights is None else density * np.asarray(weights[rows], dtype=float)
+
+    def _own(self, draws: Array, rows: Array, centre: Array) -> Array:
+        model = self.model
+        data = jax.tree.map(lambda leaf: np.asarray(leaf[rows]), model.data)
+        with double():
+            return np.stack([np.asarray(_rows_at(model)(draw, data)) for draw in draws])
+
+
+def _rows_at(model: Model) -> Any:
+    """(θ, rows) ↦ log p of each row."""
+    loss, hyper = model.loss, model.hyperparameters
+
+    def all_rows(theta: Any, data: Any) -> Any:
+        params = loss.layout.unflatten(theta)
+        one = partial(loss.log_likelihood, params)
+        return jax.vmap(lambda row: one(row, hyper))(data)
+
+    return jax.jit(all_rows)
