@@ -21,7 +21,7 @@ CONTRACT, PATH = ROOT / ".importlinter", ROOT / "docs" / "developer" / "rooms.sv
 KNOWS = {
     "interfaces": "other tools: tables, the report, the command line, scikit-learn, NumPyro",
     "paper": "the data and experiments of the paper",
-    "entrances": "the public functions glm, sample and resume",
+    "entrances": "the public functions glm, regress, sample and resume",
     "baselines": "other methods, to compare",
     "cluster": "many processes, on Dask",
     "hyper": "learning hyperparameters",

@@ -12,11 +12,11 @@ from ornstein._version import __version__ as __version__
 # Where each public name lives; `__init__.pyi` says the same to type checkers.
 _WHERE = {
     # From a table
-    "fit": "entrances",
-    "regress": "entrances",
+    "fit": "entrances.running",
+    "regress": "entrances.models",
     # Models
-    "glm": "entrances",
-    "glmm": "entrances",
+    "glm": "entrances.models",
+    "glmm": "entrances.models",
     "MixedPriors": "model.mixed.priors",
     "GLM": "model.regression",
     "Model": "model.model",
@@ -34,8 +34,8 @@ _WHERE = {
     "Minibatches": "dynamics.minibatches",
     "Prediction": "dynamics.prediction",
     # Running
-    "sample": "entrances",
-    "resume": "entrances",
+    "sample": "entrances.running",
+    "resume": "entrances.running",
     "plan": "ways.plan",
     "Plan": "ways.plan",
     "cache_compilations": "compute.cache",

@@ -16,7 +16,7 @@ from ornstein.baselines.nuts import nuts
 from ornstein.curvature.curvature import Curvature
 from ornstein.curvature.measure import measure
 from ornstein.dynamics.dynamics import Sampler
-from ornstein.entrances import sample
+from ornstein.entrances.running import sample
 from ornstein.errors import WindowWarning
 from ornstein.model.regression import GLM
 from ornstein.paper import drawing, published

@@ -15,7 +15,7 @@ import numpy as np
 from ornstein.baselines.bbvi import bbvi
 from ornstein.curvature.curvature import Curvature
 from ornstein.curvature.measure import measure
-from ornstein.entrances import sample
+from ornstein.entrances.running import sample
 from ornstein.model.regression import GLM, glm
 from ornstein.paper import drawing, published
 from ornstein.paper.data import paper_model

@@ -23,7 +23,7 @@ from ornstein.curvature.curvature import Curvature
 from ornstein.curvature.measure import measure
 from ornstein.dynamics.dynamics import Sampler
 from ornstein.dynamics.prediction import Prediction
-from ornstein.entrances import sample
+from ornstein.entrances.running import sample
 from ornstein.errors import BudgetWarning
 from ornstein.model.regression import GLM
 from ornstein.paper import published

@@ -72,8 +72,8 @@ def _called_for(tried: list[Tried], situation: Situation, request: SampleRequest
 
 
 def _nearer(tried: list[Tried], situation: Situation, request: SampleRequest) -> list[Way]:
-    """Ways whose law should be nearer the posterior than that of those tried, the cheapest
-    first.
+    """Ways whose law should be nearer the posterior than that of those tried: those that
+    should end trusted first, and of them the cheapest.
     """
     reason = restriction(request)
     names = {one.way.name for one in tried}
@@ -85,7 +85,7 @@ def _nearer(tried: list[Tried], situation: Situation, request: SampleRequest) ->
         forecast = way.forecast(situation, request)
         if forecast.possible and (forecast.kl < nearest or forecast.kl == 0.0):
             rows.append((forecast, way))
-    rows.sort(key=lambda row: row[0].seconds)
+    rows.sort(key=lambda row: (not row[0].good, row[0].seconds))
     return [way for _, way in rows]
 
 

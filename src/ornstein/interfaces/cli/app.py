@@ -146,7 +146,7 @@ def fit(
     with context.obj.deferred():
         import pandas  # noqa: F401
 
-        import ornstein.entrances
+        from ornstein.entrances import running
         from ornstein.interfaces.cli import console
         from ornstein.interfaces.cli.outputs import FIT, result_folder
         from ornstein.interfaces.cli.results import show_results, write_results
@@ -197,9 +197,9 @@ def fit(
             if resume and checkpoint is not None and client is None:
                 asked = context.get_parameter_source("draws")
                 more = draws if asked is not None and asked.name == "COMMANDLINE" else None
-                posterior = ornstein.entrances.resume(checkpoint, model, draws=more, every=every)
+                posterior = running.resume(checkpoint, model, draws=more, every=every)
             else:
-                posterior = ornstein.entrances.sample(model, chosen, client=client, **options)
+                posterior = running.sample(model, chosen, client=client, **options)
             posterior = described(posterior, data.name, request, model.n_data)
         results = write_results(posterior, folder)
     show_results(results)

@@ -266,7 +266,7 @@ def model_of(data: Path, request: Request, folder_too: bool = False) -> Model:
     from ornstein.regression.regress import regression
 
     if data.is_dir() and folder_too:
-        from ornstein.entrances import glm
+        from ornstein.entrances.models import glm
         from ornstein.regression.folder import ParquetFolder, regression_on
 
         model, spec = regression_on(request, ParquetFolder.at(data), glm)

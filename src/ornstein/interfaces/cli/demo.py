@@ -30,7 +30,7 @@ def run_demo(folder: Path, seed: int) -> None:
     """
     started = time.perf_counter()
     frame = diabetes()
-    from ornstein.entrances import sample
+    from ornstein.entrances.running import sample
     from ornstein.interfaces.cli.results import show_results, write_results
     from ornstein.interfaces.table.fitting import described
     from ornstein.regression.regress import Request, regression

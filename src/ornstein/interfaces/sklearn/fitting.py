@@ -119,7 +119,7 @@ def regression(
     estimator: BaseEstimator, rows: Rows, family: str, target_scale: float = 1.0, **options: Any
 ) -> GLM:
     """The regression as a Model; a number for the precision is put on the scale of the data."""
-    from ornstein.entrances import glm
+    from ornstein.entrances.models import glm
     from ornstein.model.families.table import family_of
 
     precision = None
@@ -203,7 +203,7 @@ def _dense(matrix: Any) -> Array:
 
 def set_posterior(estimator: BaseEstimator, model: Model) -> None:
     """Set `posterior_` and `verdict_`, and warn in one line where the verdict is bad."""
-    from ornstein.entrances import sample
+    from ornstein.entrances.running import sample
 
     options = {
         "batch_size": estimator.batch_size,

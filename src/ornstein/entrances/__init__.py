@@ -1,0 +1,1 @@
+"""The doors of the library: models and runs."""
