@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ornstein.cluster.store import Part
 from ornstein.curvature.curvature import Curvature
 from ornstein.model.model import Model
 from ornstein.posterior.posterior import Posterior
 from ornstein.theory import Gaussian, kl
-from ornstein.types import Array
+from ornstein.types import Array, PyTree
 from ornstein.verdict.finding import LEVELS, SKIPPED, Finding
 from ornstein.verdict.verdict import Verdict
 
@@ -113,7 +113,7 @@ class ConsensusPosterior(Posterior):
         *,
         stein: bool | int = False,
         seed: int = 0,
-        of: Callable[[Any], Any] | None = None,
+        of: Callable[[PyTree], ArrayLike] | None = None,
     ) -> Verdict:
         """The verdicts of the shards and of their combination."""
         return self.verdict if of is None else super().check(model, of=of)

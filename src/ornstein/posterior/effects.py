@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from ornstein.checks import brief, is_number
 from ornstein.errors import InputError
 from ornstein.model import tables
 from ornstein.model.regression import GLM
-from ornstein.types import Array
+from ornstein.types import Array, PyTree
 
 if TYPE_CHECKING:
     import pandas
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 STEP = 1e-4  # of a column's standard deviation, to both sides
 
 # Rows to expectations (draws, rows, …).
-Expected = Callable[[Any], Array]
+Expected = Callable[[PyTree], Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class Effects:
         return str(self.summary())
 
 
-def average_effect(expected: Expected, data: Any, column: str, model: Model | None) -> Effects:
+def average_effect(expected: Expected, data: object, column: str, model: Model | None) -> Effects:
     """The average over rows of dE[y]/dx for numbers; for labels, of E[y] at each label less that at
     the first.
     """
@@ -77,7 +77,7 @@ def average_effect(expected: Expected, data: Any, column: str, model: Model | No
 
 
 def average_at(
-    expected: Expected, data: Any, column: str, levels: Sequence[Any], model: Model | None
+    expected: Expected, data: object, column: str, levels: Sequence[object], model: Model | None
 ) -> Effects:
     """The average over rows of E[y] where the column has each of some values in every row."""
     table = _table(data, model, "predict_at")
@@ -103,7 +103,7 @@ def _average(expected: Array) -> Array:
     return mean[:, None] if mean.ndim == 1 else mean
 
 
-def _table(data: Any, model: Model | None, what: str) -> Any:
+def _table(data: object, model: Model | None, what: str) -> PyTree:
     """The rows to average over: a table that was given, or those of a model made from columns."""
     if data is not None:
         return data if tables.is_frame(data) else tables.Named(*tables.features(data))
@@ -117,7 +117,7 @@ def _table(data: Any, model: Model | None, what: str) -> Any:
     raise InputError(f"{what} needs the rows to average over: give data= with the table")
 
 
-def _column(table: Any, name: str) -> Array:
+def _column(table: PyTree, name: str) -> Array:
     names = list(table.names if isinstance(table, tables.Named) else table.columns)
     if name not in names:
         raise InputError(f"there is no column {brief(name)}; there are {brief(names)}")
@@ -127,7 +127,7 @@ def _column(table: Any, name: str) -> Array:
     return np.asarray(table[name])
 
 
-def _with(table: Any, name: str, values: Array) -> Any:
+def _with(table: PyTree, name: str, values: Array) -> PyTree:
     """The table with other values in a column."""
     if not isinstance(table, tables.Named):
         import pandas

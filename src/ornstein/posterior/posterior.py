@@ -234,7 +234,7 @@ class Posterior(Questions):
         *,
         stein: bool | int = False,
         seed: int = 0,
-        of: Callable[[Any], Any] | None = None,
+        of: Callable[[PyTree], ArrayLike] | None = None,
     ) -> Verdict:
         """Can it be trusted? Findings in words and numbers, for a few per cent of the sampling
         time.

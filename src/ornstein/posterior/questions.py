@@ -98,7 +98,7 @@ class Questions:
     def effects(
         self: Fitted,
         column: str,
-        data: Any = None,
+        data: object = None,
         *,
         model: Model | None = None,
         draws: int | None = 1000,
@@ -116,12 +116,12 @@ class Questions:
 
     def predict_at(
         self: Fitted,
-        data: Any = None,
+        data: object = None,
         *,
         model: Model | None = None,
         draws: int | None = 1000,
         seed: int = 0,
-        **levels: Any,
+        **levels: Sequence[object],
     ) -> Effects:
         """The average expectation over rows where one column has each of some values:
         `predict_at(table, carrier=["AA", "DL"])`.
@@ -172,7 +172,7 @@ class Questions:
         return inference_data(self.variables, attributes, others=others)
 
 
-def _expected(posterior: Fitted, draws: int | None, seed: int) -> Callable[[Any], Array]:
+def _expected(posterior: Fitted, draws: int | None, seed: int) -> Callable[[PyTree], Array]:
     """Expectations of rows at the same draws each time."""
     return lambda rows: Questions.predict(posterior, rows, draws, seed).draws
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ornstein.errors import InputError
 from ornstein.posterior.statistics import effective_sample_size, split_r_hat
 from ornstein.theory.stationarity import SHORTEST
-from ornstein.types import Array
+from ornstein.types import Array, PyTree
 from ornstein.verdict import thresholds
 from ornstein.verdict.finding import Finding, graded
 from ornstein.verdict.verdict import Verdict
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def verdict_on(
-    posterior: Posterior, function: Callable[[Any], Any], name: str = "quantity"
+    posterior: Posterior, function: Callable[[PyTree], ArrayLike], name: str = "quantity"
 ) -> Verdict:
     """R-hat, effective draws in the middle and in the tails, and the Monte-Carlo error of the mean
     of each number that the function returns.
@@ -39,7 +40,7 @@ def verdict_on(
     )
 
 
-def values_of(posterior: Posterior, function: Callable[[Any], Any]) -> Array:
+def values_of(posterior: Posterior, function: Callable[[PyTree], ArrayLike]) -> Array:
     """The function at every draw, (chains, draws, numbers)."""
     chains, draws = posterior.draws.shape[:2]
     flat = jax.tree.map(
