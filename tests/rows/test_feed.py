@@ -70,7 +70,7 @@ SAMPLERS = {
     "normals and a schedule": (SGLD(schedule=robbins_monro(1e-3)), {}),
     "window means": (IASG(window=130, gap=10), {"thin": "auto"}),
     "a stride beyond a window": (orn.ConstantSGD("full"), {"thin": 83, "draws": 20}),
-    "float64": (None, {"dtype": "float64"}),
+    "float64": (orn.ConstantSGD("full"), {"dtype": "float64"}),
 }
 
 

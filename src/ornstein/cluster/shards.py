@@ -92,6 +92,10 @@ class ShardedModel(Model):
         require_noise(self, theta)
 
     @property
+    def one_valley(self) -> bool:
+        return True
+
+    @property
     def linear(self) -> LinearPredictor | None:
         raise InputError(
             "the rows of this model lie on a cluster: give sample the client that holds them,"

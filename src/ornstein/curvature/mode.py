@@ -52,7 +52,7 @@ def find_mode(
     search = _Search(model, derivatives, hessian, seed)
     failures: list[ModeError] = []
     flat: list[Array] = []
-    for number in range(STARTS if model.linear is None else 1):
+    for number in range(1 if model.one_valley else STARTS):
         start = model.init if number == 0 else _elsewhere(model, seed, number)
         try:
             found, settled = search.begun_at(start)
@@ -140,7 +140,7 @@ class _Search:
         settled = lifted.least > SINGULAR
         if settled and is_kink(self.loss, self.curved, found, lifted, self.model.n_data, self.seed):
             raise kink_at(found)
-        return found, settled or self.model.linear is not None
+        return found, settled or self.model.one_valley
 
     def look_again(self, found: Array) -> None:
         """Ask for the Hessian at a point, which is then the last that was asked for."""

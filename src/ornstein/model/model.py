@@ -301,6 +301,13 @@ class Model:
         return None
 
     @property
+    def one_valley(self) -> bool:
+        """Whether the search for the mode ends in the same place wherever it starts, as far as is
+        known: then it starts once.
+        """
+        return False
+
+    @property
     def worked(self) -> Worked | None:
         """The same model in coordinates that are safe to compute in; None where its own are."""
         return None

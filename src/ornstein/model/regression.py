@@ -55,6 +55,10 @@ class GLM(Model):
         return replace(self._linear, hyperparameters=self.hyperparameters)
 
     @property
+    def one_valley(self) -> bool:
+        return True
+
+    @property
     def worked(self) -> Worked | None:
         """The same regression with its columns centred, scaled and mixed, where rounding would
         decide otherwise.

@@ -58,14 +58,14 @@ class Labels:
         squares = self.probabilities @ np.arange(self.probabilities.shape[-1]) ** 2
         return np.sqrt(np.maximum(squares - self.mean() ** 2, 0.0))
 
-    def cdf(self, y: Any) -> Array:
+    def cdf(self, y: Traced) -> Array:
         """P(outcome ≤ y), for whole y from −1 on."""
         place = np.broadcast_to(np.asarray(y, dtype=int), self.probabilities.shape[:-1])
         rising = np.cumsum(self.probabilities, axis=-1)
         found = np.take_along_axis(rising, np.maximum(place, 0)[..., None], axis=-1)[..., 0]
         return np.where(place < 0, 0.0, found)
 
-    def ppf(self, p: Any) -> Array:
+    def ppf(self, p: Traced) -> Array:
         rising = np.cumsum(self.probabilities, axis=-1)
         rising[..., -1] = np.inf  # their sum may round to less than one
         return np.argmax(rising >= np.asarray(p)[..., None], axis=-1)

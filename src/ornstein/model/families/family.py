@@ -21,19 +21,19 @@ from ornstein.model.priors import Prior
 from ornstein.types import Array, PyTree, Traced
 
 # What `Family.outcome` takes for the auxiliary parameters: arrays that broadcast against u.
-Shared = Mapping[str, Any]
+Shared = Mapping[str, Traced]
 
 
 class Law(Protocol):
     """A law of outcomes, one for each entry of an array: SciPy's frozen distributions are such."""
 
-    def mean(self) -> Any: ...
+    def mean(self) -> Traced: ...
 
-    def std(self) -> Any: ...
+    def std(self) -> Traced: ...
 
-    def cdf(self, y: Any) -> Any: ...
+    def cdf(self, y: Traced) -> Traced: ...
 
-    def ppf(self, p: Any) -> Any: ...
+    def ppf(self, p: Traced) -> Traced: ...
 
     @property
     def rvs(self) -> Callable[..., Any]: ...
@@ -56,11 +56,11 @@ class Auxiliary:
     link: str = "log"
     level: bool = False
 
-    def natural(self, value: Any) -> Any:
+    def natural(self, value: Traced) -> Traced:
         """The number on the scale that users know."""
         return LINKS[self.link].inverse(value)
 
-    def log_slope(self, value: Any) -> Any:
+    def log_slope(self, value: Traced) -> Traced:
         """The logarithm of d natural / d value, in JAX."""
         return LINKS[self.link].log_slope(value)
 
@@ -160,7 +160,7 @@ class Family:
         """log p(y | u) of one example, in JAX."""
         raise NotImplementedError
 
-    def mean(self, u: Any, auxiliary: Shared) -> Any:
+    def mean(self, u: Traced, auxiliary: Shared) -> Traced:
         """E[y | u], for NumPy's numbers or JAX's; probabilities where y holds labels."""
         return self.inverse_link.inverse(u)
 

@@ -125,7 +125,7 @@ class Likelihood:
         u = predictor[0] if shared else predictor
         return law.log_density(u, y, shared, hyperparameters)
 
-    def mean(self, predictor: Any, shared: Mapping[str, Any]) -> Any:
+    def mean(self, predictor: Any, shared: Mapping[str, Traced]) -> Any:
         """E[y | u]: probabilities where y holds labels."""
         return self.law.mean(predictor, shared)
 

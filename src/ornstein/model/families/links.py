@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.special
+
+from ornstein.types import Traced
 
 # exp of more is infinite in float32
 LARGEST_EXPONENT = 88.0
@@ -24,17 +25,17 @@ class Link:
     """
 
     name: str
-    in_numpy: Callable[[Any], Any]
-    in_jax: Callable[[Any], Any]
-    forward: Callable[[Any], Any]
+    in_numpy: Callable[[Traced], Traced]
+    in_jax: Callable[[Traced], Traced]
+    forward: Callable[[Traced], Traced]
 
-    def log_slope(self, u: Any) -> Any:
+    def log_slope(self, u: Traced) -> Traced:
         """log |d inverse / du| of a scalar, in JAX."""
         if self.name == "log":
             return u
         return jnp.log(jnp.abs(jax.grad(self.in_jax)(u)))
 
-    def inverse(self, u: Any) -> Any:
+    def inverse(self, u: Traced) -> Traced:
         """The number that belongs to u; NumPy's for NumPy's numbers, else JAX's."""
         if isinstance(u, jax.Array):
             return self.in_jax(u)
@@ -42,15 +43,15 @@ class Link:
             return self.in_numpy(u)
 
 
-def _same(u: Any) -> Any:
+def _same(u: Traced) -> Traced:
     return u
 
 
-def _cloglog(u: Any) -> Any:
+def _cloglog(u: Traced) -> Traced:
     return -np.expm1(-np.exp(u))
 
 
-def _cloglog_traced(u: Any) -> Any:
+def _cloglog_traced(u: Traced) -> Traced:
     return -jnp.expm1(-jnp.exp(jnp.minimum(u, LARGEST_EXPONENT)))
 
 

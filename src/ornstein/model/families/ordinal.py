@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -95,7 +95,7 @@ class Ordinal(Family):
         outer = self._log_cdf(jnp.where(right, -high, low))
         return inner + jnp.log(-jnp.expm1(outer - inner))
 
-    def mean(self, u: Any, auxiliary: Shared) -> Any:
+    def mean(self, u: Traced, auxiliary: Shared) -> Traced:
         """The probabilities of the labels, along a last axis."""
         inverse, below = self.inverse_link.inverse, auxiliary["cut"] - u
         rising = [inverse(below)]

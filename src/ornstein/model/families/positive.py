@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -119,7 +119,7 @@ class LogNormal(Family):
         fit = ((log_y - u) * jnp.exp(-log_scale)) ** 2
         return -0.5 * fit - log_scale - HALF_LOG_TWO_PI - log_y
 
-    def mean(self, u: Any, auxiliary: Shared) -> Any:
+    def mean(self, u: Traced, auxiliary: Shared) -> Traced:
         exp = LINKS["log"].inverse
         return exp(u + 0.5 * exp(2.0 * auxiliary["log_scale"]))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -106,7 +106,7 @@ class Weibull(Family):
         power = jnp.exp(log_shape) * (log_time - u)
         return y[1] * (log_shape + power - log_time) - jnp.exp(power)
 
-    def mean(self, u: Any, auxiliary: Shared) -> Any:
+    def mean(self, u: Traced, auxiliary: Shared) -> Traced:
         scale, less = self.inverse_link.inverse(u), -auxiliary["log_shape"]
         if isinstance(u, jax.Array):
             return scale * jnp.exp(jax.scipy.special.gammaln(1.0 + jnp.exp(less)))

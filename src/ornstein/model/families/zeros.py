@@ -69,7 +69,7 @@ class _Inflated(_WithZeros):
         some = counted + self.base.log_density(u, y, auxiliary, hyperparameters)
         return jnp.where(y == 0, none, some)
 
-    def mean(self, u: Any, auxiliary: Shared) -> Any:
+    def mean(self, u: Traced, auxiliary: Shared) -> Traced:
         counted = LINKS["logit"].inverse(-auxiliary["zero_logit"])
         return counted * self.base.mean(u, auxiliary)
 
@@ -91,7 +91,7 @@ class _Hurdle(_WithZeros):
         )
         return jnp.where(y == 0, -softplus(-logit), some)
 
-    def mean(self, u: Any, auxiliary: Shared) -> Any:
+    def mean(self, u: Traced, auxiliary: Shared) -> Traced:
         above, mean = LINKS["logit"].inverse(-auxiliary["zero_logit"]), self.base.mean(u, auxiliary)
         if isinstance(u, jax.Array):
             return above * mean / -jnp.expm1(self.log_zero(u, auxiliary, {}))
@@ -174,11 +174,11 @@ class Zeros:
         squares = np.square(self.counts.std()) + np.square(self.counts.mean())
         return np.sqrt(self._kept * squares - self.mean() ** 2)
 
-    def cdf(self, y: Any) -> Array:
+    def cdf(self, y: Traced) -> Array:
         rising = self.share + self._kept * (self.counts.cdf(y) - self._lost)
         return np.where(np.asarray(y) < 0, 0.0, rising)
 
-    def ppf(self, p: Any) -> Array:
+    def ppf(self, p: Traced) -> Array:
         p = np.asarray(p, dtype=float)
         above = np.clip((p - self.share) / self._kept + self._lost, 0.0, 1.0)
         return np.where(p <= self.share, 0.0, np.maximum(self.counts.ppf(above), self.hurdle))
