@@ -43,11 +43,11 @@ def stopped(tmp_path_factory):
     return model, contents
 
 
-def resumed(folder, model, meta, arrays):
+def resumed(folder, model, meta, arrays, seconds=2.0):
     """The fit, None where it is refused."""
     write_sealed(folder / "checkpoint-00000001.npz", meta, arrays)
     try:
-        with limited(2.0), warnings.catch_warnings():
+        with limited(seconds), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return orn.resume(folder, model, progress=False)
     except orn.OrnsteinError as error:
@@ -62,7 +62,7 @@ def fuzz(stopped, folder, count, seed):
     model, contents = stopped
     rng, refused = np.random.default_rng(seed), 0
     for meta, arrays in contents:  # as they are, they serve; and all is compiled
-        assert resumed(folder, model, meta, arrays) is not None
+        assert resumed(folder, model, meta, arrays, 60.0) is not None
     with memory(500_000_000):
         for number in range(count):
             meta, arrays = contents[number % len(contents)]

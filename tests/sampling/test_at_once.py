@@ -19,7 +19,7 @@ def fit(number, **more):
     model = orn.glm(X, y, noise_scale=1.0, prior_precision=1.0)
     return orn.sample(
         model,
-        orn.SGLD() if number % 8 == 3 else None,
+        orn.SGLD() if number % 8 == 3 else orn.ConstantSGD("full"),
         draws=30,
         chains=2,
         batch_size=10,

@@ -151,7 +151,7 @@ def test_the_tuning_of_the_warm_up_is_part_of_the_state(writes, tmp_path, monkey
     rough = replace(rough, noise=3.0 * rough.noise)  # wrong on purpose, so that warm-up tunes again
 
     monkeypatch.setattr(
-        import_module("ornstein.sampling.run"), "measure", lambda model, derivatives=None: rough
+        import_module("ornstein.sampling.run"), "measure", lambda model, **_: rough
     )
 
     def run(**options):
@@ -418,7 +418,7 @@ elif moment in ("before rename", "after rename"):
     archive.os.replace = lambda *a: die(*a, real=real_replace)
 
 X, y = regression_data(300, 2, seed=3)
-model = orn.glm(X, y, noise_scale=1.0)
+model = orn.glm(X, y, noise_scale=1.0, prior_precision=1.0)
 if os.path.isdir(folder) and any(name.endswith(".npz") for name in os.listdir(folder)):
     post = orn.resume(folder, model, every=0.01, progress=False)
 else:
