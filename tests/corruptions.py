@@ -213,7 +213,8 @@ CORRUPTIONS: dict[str, tuple[tuple[str, ...], st.SearchStrategy[Given]]] = {
         spoilt(st.just(1.0 + 2.0j), NOT_NUMERIC, PLACE),
     ),
     "date among numbers": (
-        ("arrays", "frames", *FILES),
+        # a table's dates are days, where a whole column holds dates
+        ("arrays", "frames"),
         spoilt(st.dates(datetime.date(1990, 1, 1), datetime.date(2030, 1, 1)), NOT_NUMERIC, PLACE),
     ),
     "list among numbers": (("frames", "csv"), spoilt(st.just([1, 2]), NOT_NUMERIC, PLACE)),
@@ -234,7 +235,7 @@ CORRUPTIONS: dict[str, tuple[tuple[str, ...], st.SearchStrategy[Given]]] = {
         spoilt_column(lambda column, row: column.astype(str).astype(object), NOT_NUMERIC),
     ),
     "dates": (
-        ("frames", "parquet"),
+        ("frames",),
         spoilt_column(lambda column, row: pd.date_range("2020-01-01", periods=ROWS), NOT_NUMERIC),
     ),
     "categories": (
@@ -341,7 +342,7 @@ CORRUPTIONS: dict[str, tuple[tuple[str, ...], st.SearchStrategy[Given]]] = {
             lambda family: replace(
                 sound(), family=family, words=(f"unknown family {family!r}", "gaussian")
             ),
-            st.sampled_from(["gamma", "Gaussian", "", "normal", "poison"]),
+            st.sampled_from(["gama", "gausian", "", "normal", "poison"]),
         ),
     ),
     "prior precision": (
@@ -402,7 +403,8 @@ CORRUPTIONS: dict[str, tuple[tuple[str, ...], st.SearchStrategy[Given]]] = {
         file_of(
             st.binary(min_size=1, max_size=60).map(lambda noise: HEADER + b"\xff\xfe" + noise),
             "table.csv",
-            "UTF-8|not a table|NUL",
+            # Latin letters are read where they can be; what they make is no regression
+            "UTF-8|not a table|NUL|constant|class|numeric|row",
         ),
     ),
     "bytes that are no Parquet": (
@@ -427,7 +429,7 @@ CORRUPTIONS: dict[str, tuple[tuple[str, ...], st.SearchStrategy[Given]]] = {
     ),
     "column to drop that is none": (
         ("command line",),
-        on_command_line("--drop", "aa", words=("--drop 'aa' is not a column",)),
+        on_command_line("--drop", "aa", words=("'aa' is not a column",)),
     ),
     "all columns dropped": (
         ("command line",),

@@ -22,7 +22,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import ornstein as orn
 
-SMALL = {"draws": 50, "chains": 2}
+SMALL = {"draws": 100, "chains": 2}
 ESTIMATORS = (
     orn.BayesianRegressor(**SMALL),
     orn.BayesianClassifier(**SMALL),
@@ -317,7 +317,8 @@ def test_the_order_of_rows_changes_nothing_and_the_seed_does():
     order = np.random.default_rng(2).permutation(300)
     first, again, other = (orn.BayesianRegressor(**SMALL, random_state=seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first.fit(X, y).coef_, again.fit(X[order], y[order]).coef_)
-    assert not np.array_equal(first.coef_, other.fit(X, y).coef_)
+    # the mean may be that of a Gaussian, known exactly: the seed is seen in the draws
+    assert not np.array_equal(first.posterior_.draws, other.fit(X, y).posterior_.draws)
 
 
 @pytest.mark.parametrize(

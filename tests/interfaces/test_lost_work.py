@@ -38,7 +38,7 @@ def striking_before(owner, name, at=1, times=1):
     setattr(owner, name, struck)
 
 import ornstein.interfaces.report as report
-report.write_report = lambda posterior, path, verdict: path.write_text("a page") and path
+report.write_report = lambda posterior, path, verdict, **_: path.write_text("a page") and path
 from ornstein.engine import blocks, chain, run as engine
 from ornstein.posterior import posterior
 from ornstein.sampling import collect, run
@@ -108,7 +108,8 @@ main()
 
 
 def command(table, out, draws):
-    return ["fit", table, "-t", "y", "--draws", draws, "--chains", "2", "--out", out]
+    options = ["--draws", draws, "--chains", "2", "--sampler", "constant-sgd-full"]
+    return ["fit", table, "-t", "y", *options, "--out", out]
 
 
 def fit(table, out, moment="never", *, draws=200, **options):
@@ -229,7 +230,7 @@ def test_an_interrupt_at_any_moment(table, tmp_path):
 def no_report(monkeypatch):
     monkeypatch.setattr(
         "ornstein.interfaces.report.write_report",
-        lambda posterior, path, verdict: (
+        lambda posterior, path, verdict, **_: (
             path.write_text('<meta name="generator" content="ornstein">') and path
         ),
     )

@@ -52,8 +52,7 @@ from pathlib import Path
 import numpy as np, pandas as pd
 from ornstein.errors import FileError
 from ornstein.interfaces.cli.results import write_netcdf
-from ornstein.interfaces.table.encoding import Column, Encoding
-from ornstein.interfaces.table.reading import write_table
+from ornstein.interfaces.table.predicting import write_table
 from ornstein.model.parameters import Layout
 from ornstein.posterior.plots import write_figure
 from ornstein.posterior.posterior import Posterior
@@ -63,7 +62,9 @@ folder = Path(sys.argv[1])
 draws = np.random.default_rng(0).normal(size=(2, int(sys.argv[2]), 3))
 layout = Layout.of({"coef": np.zeros(2), "intercept": np.zeros(())})
 posterior = Posterior(draws, ("a", "b", "intercept"), layout, {"ornstein": "0"})
-columns = tuple(Column(name, (), (0.0,), (1.0,)) for name in "ab")
+import ornstein as orn
+table = dict(a=[0.0, 1.0, 2.0, 4.0], b=[1.0, 0.0, 1.5, 1.0], y=[0.0, 1.0, 1.5, 2.0])
+known = orn.regress("y ~ a + b", table, progress=False).predict.spec
 figure = Figure()
 figure.subplots().plot(draws[0, :2000])
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]),) * 2)
@@ -72,8 +73,7 @@ for write in (
     lambda: posterior.save(folder / "fit.orn"),
     lambda: write_table(pd.DataFrame(draws[0]), folder / "p.csv"),
     lambda: write_table(pd.DataFrame(draws[0], columns=list("abc")), folder / "p.parquet"),
-    lambda: write_netcdf(posterior, Encoding("y", "bernoulli", "", ("0", "1"), columns),
-                         folder / "posterior.nc"),
+    lambda: write_netcdf(posterior, known, folder / "posterior.nc"),
     lambda: write_figure(figure, folder / "plot.png"),
 ):
     try:

@@ -150,9 +150,7 @@ def test_the_tuning_of_the_warm_up_is_part_of_the_state(writes, tmp_path, monkey
     rough = replace(orn.measure(model), noise_response=None)
     rough = replace(rough, noise=3.0 * rough.noise)  # wrong on purpose, so that warm-up tunes again
 
-    monkeypatch.setattr(
-        import_module("ornstein.sampling.run"), "measure", lambda model, **_: rough
-    )
+    monkeypatch.setattr(import_module("ornstein.sampling.run"), "measure", lambda model, **_: rough)
 
     def run(**options):
         return orn.sample(

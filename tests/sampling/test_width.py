@@ -16,7 +16,7 @@ def located(place, spread=1.0):
 
 
 def sampled(model, **options):
-    return orn.sample(model, draws=300, seed=1, progress=False, **options)
+    return orn.sample(model, orn.ConstantSGD("full"), draws=300, seed=1, progress=False, **options)
 
 
 @pytest.mark.parametrize("place", [1e4, -1e6, 1.6e9])

@@ -22,7 +22,7 @@ from adversaries import (
 )
 
 import ornstein as orn
-from ornstein.verdict import density, importance, modes, subject, verdict
+from ornstein.verdict import density, importance, modes, subject, surroundings, verdict
 from ornstein.verdict.finding import skipped
 
 SMALL, LARGE = (1, 5), (20, 60)
@@ -263,7 +263,7 @@ class TestEachLookEarnsItsPlace:
         post = posterior_of(doubled(201), draws)
         monkeypatch.setattr(subject.Subject, "budget", 64)
         monkeypatch.setattr(subject.Subject, "cheap_passes", 64)
-        monkeypatch.setattr(verdict, "draws_gaussian", lambda subject: None)
+        monkeypatch.setattr(surroundings, "draws_gaussian", lambda subject: None)
         assert post.check().level == "not trusted"
         monkeypatch.setattr(verdict, "gradient_of_density", lambda subject: skipped("gradient", ""))
         assert post.check().level != "not trusted"

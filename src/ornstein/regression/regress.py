@@ -94,7 +94,7 @@ def regression(request: Request, data: Any) -> Regression:
     design, matrix = _design(formula, rows.frame)
     spec = Spec(
         formula.text,
-        formula.response.text,
+        formula.response.text.strip("`"),  # a column's own name, where it is one
         target.law.name,
         target.reason,
         target.classes,

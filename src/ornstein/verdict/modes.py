@@ -25,7 +25,7 @@ from ornstein.verdict.subject import ABSENT, Subject
 
 NAME = "other modes"
 DISTANCES = np.array([12.0, 6.0, 25.0, 3.0, 50.0])  # of starts, in sds
-STEPS = 30  # of a descent
+STEPS = 60  # of a descent
 FEWEST, MOST = 6, 200  # descents
 FLAT = 0.05  # the slope in z at which a descent has ended
 APART = 3.0  # distance in z of a mode from all draws looked at

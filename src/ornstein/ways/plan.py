@@ -187,6 +187,9 @@ def planned(situation: Situation, request: SampleRequest, budget: float | None =
         else way.forecast(situation, request)
         for way in REGISTRY
     )
+    if reason and not any(row.possible for row in rows):
+        # what stochastic gradients say of it; the other ways were not asked
+        raise InputError(next(row.words for row in rows if row.words != reason))
     return Plan(rows, elected(rows, allowed - situation.passes, situation), allowed, situation)
 
 
