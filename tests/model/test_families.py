@@ -492,6 +492,7 @@ def test_a_link_that_the_family_has_not_is_refused():
         orn.glm(np.arange(3.0)[:, None], [1.0, 2.0, 3.0], "poisson", link="probit")
 
 
+@pytest.mark.slow
 def test_a_saved_fit_predicts_the_same(tmp_path):
     X, y, levels = opinions()
     for family, target, options in (

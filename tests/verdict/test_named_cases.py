@@ -94,9 +94,13 @@ EXACT = {
         twelve_rows_with_inferred_noise,
     )
 }
+QUICK = {"lasso", "edge_at_two_sds", "twelve_rows_with_inferred_noise"}  # the others are slow
 
 
-@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in EXACT],
+)
 def test_right_draws_are_trusted_and_wrong_ones_are_not(name):
     model, reference = EXACT[name]()
     draws = reference[np.random.default_rng(0).permutation(len(reference))[:COUNT]]
