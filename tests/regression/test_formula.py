@@ -23,7 +23,7 @@ HOSTILE = (
     "y ~ eval('1')",
     "y ~ exec('x = 1')",
     "y ~ open('/etc/passwd')",
-    "y ~ open('/tmp/x', 'w')",
+    "y ~ open('x', 'w')",
     "y ~ print(x)",
     "y ~ x.values",
     "y ~ x.__class__",
