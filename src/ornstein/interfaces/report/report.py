@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 60
 SMALL = 6  # decimals beyond which small numbers are written with a power of ten
 MEANING = {
-    "trusted": (
-        "The chain did what theory said it would, and what theory says is the posterior, within the"
-        " bounds below."
-    ),
+    "trusted": ("No problems found. You can use these draws as the posterior."),
     "caution": (
         "Usable with care: at least one finding is outside its bound. Read it, and what would"
         " mend it."
