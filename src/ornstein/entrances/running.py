@@ -147,6 +147,7 @@ def sample(
     (4, 500, 4)
     """
     named = None if isinstance(sampler, str) else sampler
+    limits = {"budget": budget, "deadline": deadline}
     request = SampleRequest(
         named,
         batch_size,
@@ -170,13 +171,25 @@ def sample(
     if isinstance(sampler, str):
         require_way(sampler)
         if (way := way_by_name(sampler)) is not None and not way.stochastic:
+            _require_none(
+                f"{sampler!r} runs in one piece in this process",
+                {"client": client, "checkpoint": checkpoint, **limits},
+            )
             return taken(way, model, request)
         request = replace(request, sampler=sampler_by_name(sampler))
+    if client is None and request.sampler is None and chooses(model, request):
+        return sample_automatically(model, request, Limits(budget, deadline, remedy))
+    _require_none("the library does not choose the way of this run", limits)
     if client is not None:
         return _on_cluster(client, model, request)
-    if request.sampler is None and chooses(model, request):
-        return sample_automatically(model, request, Limits(budget, deadline, remedy))
     return run_here(model, request)
+
+
+def _require_none(reason: str, given: Mapping[str, object]) -> None:
+    """Refuse what would be passed over in silence."""
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(f"{name} has no meaning here, because {reason}: leave it out")
 
 
 def _on_cluster(client: Client, model: Model, request: SampleRequest) -> Posterior:

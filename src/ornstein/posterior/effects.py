@@ -12,6 +12,7 @@ from ornstein.checks import brief, is_number
 from ornstein.errors import InputError
 from ornstein.model import tables
 from ornstein.model.regression import GLM
+from ornstein.regression.regress import Regression
 from ornstein.types import Array, PyTree
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def _table(data: object, model: Model | None, what: str) -> PyTree:
     """The rows to average over: a table that was given, or those of a model made from columns."""
     if data is not None:
         return data if tables.is_frame(data) else tables.Named(*tables.features(data))
-    if isinstance(model, GLM) and not hasattr(model, "spec"):
+    if isinstance(model, GLM) and not isinstance(model, Regression):
         return tables.Named(model.features, model.feature_names)
     if model is None:
         raise InputError(

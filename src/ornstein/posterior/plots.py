@@ -326,7 +326,9 @@ def _written(figure: Figure, path: str | Path | None) -> Figure:
 
 def _ours(path: str | Path) -> dict[str, str] | None:
     """By which a later run of the command line knows the file for one of its own."""
-    return {"Software": "ornstein"} if Path(path).suffix.lower() == ".png" else None
+    known = {".png": "Software", ".svg": "Creator", ".pdf": "Creator"}
+    name = known.get(Path(path).suffix.lower())
+    return None if name is None else {name: "ornstein"}
 
 
 def write_figure(figure: Figure, path: str | Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ornstein.checks import FULL_LIMIT
 from ornstein.curvature.curvature import Curvature
-from ornstein.errors import InputError, OrnsteinError
+from ornstein.errors import FileError, InputError, OrnsteinError
 from ornstein.model.model import Model
 from ornstein.posterior.history import Attempt
 from ornstein.posterior.posterior import Posterior
@@ -48,6 +48,7 @@ class Course:
     refusals: list[OrnsteinError] = field(default_factory=list)
     modes: tuple[Array, ...] | None = None
     stopped: str = ""
+    complete: bool = True
 
 
 def sample_automatically(model: Model, request: SampleRequest, limits: Limits) -> Posterior:
@@ -155,6 +156,13 @@ def attempt(
                 posterior = way.run(situation, asked, left)
             else:
                 posterior = course.folder.taken(way, number, situation, asked, left)
+        except KeyboardInterrupt:
+            if not course.answers:
+                raise
+            _interrupted(course, way, None, time.perf_counter() - began)
+            return
+        except FileError:
+            raise  # of the checkpoint, and not of this way
         except OrnsteinError as error:
             if isinstance(error, InputError) and restriction(request):
                 raise  # what the user asked of stochastic gradients cannot be done
@@ -168,21 +176,28 @@ def attempt(
             _interrupted(course, way, posterior, time.perf_counter() - began)
             return
         tries = MOST_WAYS if limits.remedy else 1
-        judgement = judge(
-            posterior, derived_seed(request.seed, number, Purpose.VERDICT), tries, course.modes
-        )
+        seed = derived_seed(request.seed, number, Purpose.VERDICT)
+        try:
+            judgement = judge(posterior, seed, tries, course.modes)
+        except KeyboardInterrupt:
+            _interrupted(course, way, posterior, time.perf_counter() - began)
+            return
     course.caught.append(caught)
     _record(course, way, asked, posterior, judgement, time.perf_counter() - began, expected)
     if course.folder is not None:
         course.folder.checkpoint.take()
 
 
-def _interrupted(course: Course, way: Way, posterior: Posterior, seconds: float) -> None:
-    """The user has stopped the run: what there is is handed over, and not judged."""
-    course.tried.append(Tried(way, (), True))
-    course.history.append(Attempt(way.name, INTERRUPTED, passes_of(posterior), seconds))
-    course.answers = [posterior]
-    course.caught = [[]]
+def _interrupted(course: Course, way: Way, posterior: Posterior | None, seconds: float) -> None:
+    """The user has stopped the run: the draws that there are, judged or not, are the answer; those
+    of the ways before where this one has none.
+    """
+    passes = 0.0 if posterior is None else passes_of(posterior)
+    course.tried.append(Tried(way, (), posterior is not None))
+    course.history.append(Attempt(way.name, INTERRUPTED, passes, seconds))
+    if posterior is not None:
+        course.answers, course.caught = [posterior], [[]]
+    course.complete = False
 
 
 def _record(
@@ -225,6 +240,8 @@ def answer(course: Course, plan: Plan) -> Posterior:
     }
     if course.stopped:
         settings["stopped"] = course.stopped
+    if not course.complete:
+        settings["complete"] = False
     return replace(chosen, settings=settings, history=tuple(course.history), plan=plan)
 
 

@@ -120,6 +120,8 @@ class Plan:
         """Predicted KL against seconds, one point per way; the chosen one in full colour."""
         from matplotlib.figure import Figure
 
+        from ornstein.posterior.plots import write_figure
+
         figure = Figure(figsize=(6.4, 4.0), layout="constrained")
         axes = figure.subplots()
         for row in self.rows:
@@ -132,7 +134,7 @@ class Plan:
         axes.axhline(GOOD, color="#6b7280", linewidth=0.8)
         axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel="predicted KL (nats)")
         if path is not None:
-            figure.savefig(Path(path))
+            write_figure(figure, path)
         return figure
 
 

@@ -6,8 +6,6 @@ Commands import what they need when they run, so that `ornstein --help` does not
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -50,7 +48,7 @@ from ornstein.interfaces.cli.arguments import (
     request_of,
     robust_sampler,
 )
-from ornstein.interfaces.cli.interrupts import Commands
+from ornstein.interfaces.cli.interrupts import Commands, said_where
 
 app = typer.Typer(
     name="ornstein",
@@ -192,7 +190,7 @@ def fit(
     }
     again = "" if checkpoint is None else "; --resume goes on from the checkpoint"
     with result_folder(out, FIT, [data], force) as folder:
-        with client_of(scheduler) as client, _said_where(again):
+        with client_of(scheduler) as client, said_where(again):
             model = model_of(data, request, folder_too=client is not None)
             if resume and checkpoint is not None and client is None:
                 asked = context.get_parameter_source("draws")
@@ -211,16 +209,6 @@ def fit(
         )
     if strict and not (results.verdict.trusted and results.critique.fits):
         raise typer.Exit(1)
-
-
-@contextmanager
-def _said_where(again: str) -> Iterator[None]:
-    """Ctrl-C with the news that no file was written."""
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        reason = str(error) or "interrupted"
-        raise KeyboardInterrupt(f"{reason}; no result was written{again}") from error
 
 
 @app.command(epilog="Example:  ornstein plan wine.csv --target quality")
@@ -243,16 +231,16 @@ def plan(
         Path | None,
         typer.Option(help="Draw the plan in this .png or .svg.", show_default=False),
     ] = None,
+    force: Force = False,
 ) -> None:
     """Print every way to the posterior of a table's regression: predicted distance, cost, and which
     one `ornstein fit` would take. Nothing is sampled.
     """
     from ornstein.interfaces.cli import console
-    from ornstein.interfaces.cli.outputs import require_not_input
+    from ornstein.interfaces.cli.outputs import require_place
     from ornstein.ways.plan import plan as make
 
-    if plot is not None:
-        require_not_input([plot], [data])
+    require_place(plot, [data], force)
     request = request_of(
         formula,
         target,
@@ -374,12 +362,15 @@ def compare(
             help="Draw them on top of each other in this .png or .svg.", show_default=False
         ),
     ] = None,
+    force: Force = False,
 ) -> None:
     """Run several samplers and baselines on a table and print how they differ, and what they
     cost.
     """
     from ornstein.interfaces.cli.comparing import compare_methods
+    from ornstein.interfaces.cli.outputs import require_place
 
+    require_place(plot, [data], force)
     request = request_of(
         formula,
         target,
