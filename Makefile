@@ -38,7 +38,7 @@ demo: $(VENV)/.installed-sklearn ## install, then run the main job on a real dat
 	@$(BIN)/ornstein demo
 
 test: $(VENV)/.installed-test ## run the tests and the doctests
-	@$(PYTEST)
+	@$(PYTEST) --durations=40 --durations-min=4
 
 test-slow: $(VENV)/.installed-test ## run the tests marked slow
 	@$(PYTEST) -m "slow and not nightly"
