@@ -212,6 +212,8 @@ def test_weights_and_offsets_follow_the_rows():
         np.testing.assert_allclose(model.data["weight"], np.delete(table["w"].to_numpy(), 5))
     with pytest.raises(orn.InputError, match="60 rows but weights has 3"):
         model_of("visits ~ length", table, weights=[1.0, 2.0, 3.0])
+    with pytest.raises(orn.InputError, match="index"):
+        model_of("visits ~ length", table, weights=table["w"].iloc[::-1])
     assert "w" not in model_of("price ~ .", table, weights="w").feature_names
     assert "e" not in model_of("price ~ . + offset(e)", table).feature_names
 

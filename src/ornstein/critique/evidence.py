@@ -82,6 +82,13 @@ class Evidence:
         return (self.y - self.law.mean()[0]) / np.maximum(self.law.std()[0], 1e-300)
 
     @cached_property
+    def probabilities(self) -> Array:
+        """Of labels, over the posterior: (rows,), or with the classes as a second axis."""
+        return np.concatenate(
+            [block.mean(axis=0) for block in self._rows_at(self._draws).blocks()], axis=0
+        )
+
+    @cached_property
     def transforms(self) -> Array:
         """Where y lies in its predictive law, uniform if the model fits; at a random place of the
         jump where outcomes are discrete.

@@ -34,17 +34,18 @@ from ornstein.entrances.models import regress
 def fit(
     formula: str,
     data: Any,
-    sampler: Any = None,
-    *,
     family: Any = "auto",
     link: str | None = None,
     priors: Mapping[str, Any] | None = None,
     missing: str = "drop",
     weights: Any = None,
+    *,
+    sampler: Any = None,
     progress: bool = True,
     **options: Any,
 ) -> Posterior:
-    """The posterior of a regression from a table: `regress`, then `sample` with its `options`.
+    """The posterior of a regression from a table: `regress` with its arguments, then `sample` with
+    its `options`, by name.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ornstein import markup
 from ornstein.checks import require_finite
 from ornstein.errors import CurvatureError, InputError
 from ornstein.model import tables
@@ -39,6 +40,7 @@ from ornstein.types import Array, PyTree
 # A noise scale below so small a part of y's standard deviation is rounding: the posterior density
 # grows without bound as it falls.
 NO_NOISE = 1e-7
+MOST_PRIORS = 60  # in a notebook
 
 
 class GLM(Model):
@@ -53,6 +55,11 @@ class GLM(Model):
     @property
     def linear(self) -> LinearPredictor:
         return replace(self._linear, hyperparameters=self.hyperparameters)
+
+    @property
+    def table(self) -> Any:
+        """The rows as they were given, with the names of their columns."""
+        return tables.Named(self.features, self.feature_names)
 
     @property
     def one_valley(self) -> bool:
@@ -100,6 +107,14 @@ class GLM(Model):
             "intercept" in self.layout.paths,
             self.likelihood.auxiliaries,
         )
+
+    def __repr__(self) -> str:
+        size = f"{self.n_data:,} rows, {self.dim:,} parameters"
+        return f"{type(self).__name__}({self.likelihood.family}, {size})"
+
+    def _repr_html_(self) -> str:
+        rows = list(self.priors.items())[:MOST_PRIORS]
+        return markup.sentence(repr(self)) + markup.table(["", "prior"], rows)
 
     def require_mode(self, theta: np.ndarray) -> None:
         require_noise(self, theta)

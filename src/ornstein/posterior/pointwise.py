@@ -103,7 +103,9 @@ def groups_of(
     pointwise, flat = Pointwise(model), draws.reshape(-1, draws.shape[-1])
     require_memory("a group", len(flat), model.n_data)
     found: dict[str, dict[str, Array]] = {}
-    for name in groups:
+    # ArviZ compares the others with it
+    with_data = "observed_data" not in groups and isinstance(model, GLM)
+    for name in (*groups, *(["observed_data"] if with_data else [])):
         if name == "observed_data":
             response = model.response if isinstance(model, GLM) else jax.tree.leaves(model.data)[-1]
             found[name] = {"y": np.asarray(response)}

@@ -69,14 +69,21 @@ class TablePredict(Predict):
 
 
 class Regression(GLM):
-    """A regression made from a table; made by `regress`."""
+    """A regression made from a table; made by `regress`. `frame` are the rows that it uses."""
 
     spec: Spec
+    frame: pandas.DataFrame
+
+    @property
+    def table(self) -> pandas.DataFrame:
+        return self.frame
 
 
 def regression(request: Request, data: Any) -> Regression:
     """The Model of a formula on the rows of a table."""
     frame = as_frame(data, request.decimal)
+    if not isinstance(request.weights, str):
+        tables.require_one_index((("data", frame), ("weights", request.weights)))
     formula, left_out = formula_of(request, frame)
     notes = (*frame.attrs.get("notes", ()), *left_out)
     assert formula.response is not None
@@ -106,7 +113,8 @@ def regression(request: Request, data: Any) -> Regression:
     scale = float(np.std(target.values)) if target.law.follows_response else 1.0
     spec = spec.with_numbers(*moments(matrix), scale)
     weights = _weights(request.weights, rows.frame, rows.kept)
-    return _model(spec, matrix, target, weights, offset_of(spec.offsets, rows.frame), request)
+    offset = offset_of(spec.offsets, rows.frame)
+    return _model(spec, matrix, target, weights, offset, request).replace(frame=rows.given)
 
 
 def formula_of(request: Request, frame: Any) -> tuple[Formula, tuple[str, ...]]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ornstein import markup
 from ornstein.checks import is_number
 from ornstein.curvature.curvature import Curvature
 from ornstein.errors import CurvatureError, InputError
@@ -98,7 +99,14 @@ class Plan:
             lines.append("  ".join([*cells, _short(text[-1])]).rstrip())
         return "\n".join(lines)
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return f"Plan({self.sentence()})"
+
+    def _repr_html_(self) -> str:
+        rows = [self._texts(row) for row in self.rows]
+        return markup.sentence(str(self).splitlines()[0]) + markup.table(
+            ["way", "", *COLUMNS[1:]], [(text[1], text[0], *text[2:]) for text in rows]
+        )
 
     def _texts(self, row: Forecast) -> tuple[str, ...]:
         mark = "→" if row.way == self.chosen else ""

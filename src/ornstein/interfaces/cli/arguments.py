@@ -166,6 +166,19 @@ Resume = Annotated[
         ),
     ),
 ]
+Expectation = Annotated[
+    bool,
+    typer.Option(
+        "--expectation",
+        help="Also add sd and interval of the expectation, the mean of many such outcomes.",
+    ),
+]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict", help="Exit with code 1 unless draws are “trusted” and the model “fits”."
+    ),
+]
 Robust = Annotated[
     bool,
     typer.Option(
