@@ -67,6 +67,12 @@ class TestProbe:
         assert of_skewed.probe.kl > 0.1
         assert of_skewed.probe.shift == pytest.approx(np.euler_gamma, abs=0.1)
 
+    def test_it_stays_within_a_budget(self, skewed, of_skewed):
+        small = survey(skewed, allowed=150.0)
+        assert small.passes < 150.0 < of_skewed.passes and small.fitted is None
+        enough = survey(skewed, allowed=of_skewed.passes + 100.0)
+        assert enough.passes == of_skewed.passes and enough.probe == of_skewed.probe
+
     def test_the_shift_counts_whatever_the_kl(self, of_skewed):
         little = replace(of_skewed, probe=replace(of_skewed.probe, kl=0.0, shift=0.2))
         assert little.laplace_kl > GOOD
@@ -122,6 +128,23 @@ class TestPlan:
 
 def finding(name, level="caution", number=0.0):
     return Finding(name, level, number, 0.0, "")
+
+
+def test_data_on_disk_have_a_plan_and_a_verdict(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 3))
+    rows = {"x": X, "y": X @ [1.0, -1.0, 0.5] + rng.normal(size=3000)}
+    for name, values in rows.items():
+        np.save(tmp_path / f"{name}.npy", values)
+    x, y = (np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in ("x", "y"))
+    model = orn.glm(x, y, noise_scale=1.0)
+    assert model.streams
+    plan = orn.plan(model)
+    assert plan["nuts"].words == plan["nuts-metric"].words == "it needs all rows in memory"
+    answer = orn.sample(model, draws=200, **QUIET)
+    assert answer.check().trusted and answer.history[0].way == plan.chosen
+    held = orn.measure(orn.glm(rows["x"], rows["y"], noise_scale=1.0)).laplace
+    assert max(answer.kl_to(held)) < 0.05
 
 
 class TestRemedies:
@@ -213,12 +236,34 @@ class Wrong:
         return None
 
 
+class Singular(Wrong):
+    """A way that meets a matrix without an inverse."""
+
+    def run(self, situation, request, work=1.0):
+        raise np.linalg.LinAlgError("Singular matrix")
+
+
 class TestLoop:
     """The loop with a first way that is wrong."""
 
     @pytest.fixture
     def first_wrong(self, monkeypatch):
         monkeypatch.setattr(loop, "way_by_name", lambda name: Wrong())
+
+    def test_a_line_before_each_way(self, gaussian, first_wrong, capsys):
+        orn.sample(gaussian, draws=100, chains=2)
+        first, second = capsys.readouterr().err.splitlines()[:2]
+        assert first.startswith("ornstein: laplace: ") and "about" in first
+        assert (
+            second.startswith("ornstein: after wrong: not trusted, ") and "; predicted KL" in second
+        )
+
+    def test_numbers_that_cannot_be_computed_with_end_one_way_alone(self, gaussian, monkeypatch):
+        monkeypatch.setattr(loop, "way_by_name", lambda name: Singular())
+        answer = orn.sample(gaussian, draws=200, **QUIET)
+        assert [one.verdict for one in answer.history] == ["refused", "trusted"]
+        with pytest.raises(orn.OrnsteinError, match="bring the columns of the data to a common"):
+            orn.sample(gaussian, remedy=False, **QUIET)
 
     def test_a_wrong_way_is_followed_by_a_right_one(self, gaussian, first_wrong):
         answer = orn.sample(gaussian, **QUIET)

@@ -50,8 +50,7 @@ def following(
         return None
     for way in _called_for(tried, situation, request):
         forecast = way.forecast(situation, request)
-        able = forecast.possible or isinstance(way, Nuts)
-        if able and forecast.work <= work and way not in [one.way for one in tried]:
+        if forecast.possible and forecast.work <= work and way not in [one.way for one in tried]:
             return way, forecast
     return None
 
