@@ -19,6 +19,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -142,8 +143,8 @@ MODELS: dict[str, Callable[[], Any]] = {
 # --------------------------------------------------------------------------------------------------
 
 
-def seconds() -> Iterator[str]:
-    """For the chosen way and others within reach: displayed, measured, and their ratio."""
+def seconds(chosen: bool = False) -> Iterator[str]:
+    """Displayed, measured and their ratio, for all ways within reach or the `chosen` ones."""
     from ornstein.sampling.request import SampleRequest
     from ornstein.ways import REGISTRY
     from ornstein.ways.costs import machine_factor
@@ -160,7 +161,7 @@ def seconds() -> Iterator[str]:
         for way in REGISTRY:
             row = plan[way.name]
             displayed = row.seconds * machine_factor()
-            if not row.possible or displayed > 40.0:
+            if not row.possible or displayed > 40.0 or (chosen and way.name != plan.chosen):
                 continue
             began = time.process_time()
             with warnings.catch_warnings():
@@ -253,7 +254,7 @@ def _alone(file: Path, way: str) -> str:
 # --------------------------------------------------------------------------------------------------
 
 
-def metric(rows: int = 4000, batch_size: int = 64, rounds: int = 7) -> Iterator[str]:
+def metric(rows: int = 4000, batch_size: int = 64, rounds: int = 25) -> Iterator[str]:
     """Microseconds a step, in turn, the best of some rounds."""
     import ornstein as orn
 
@@ -263,11 +264,13 @@ def metric(rows: int = 4000, batch_size: int = 64, rounds: int = 7) -> Iterator[
         x, predictor = columns(rows, size, 2)
         y = np.random.default_rng(3).random(rows) < 1.0 / (1.0 + np.exp(-predictor))
         model = orn.glm(x, y, "bernoulli", prior_precision=1.0, intercept=False)
-        curvature = orn.measure(model)
-        best = dict.fromkeys(("scalar", "full"), np.inf)
-        runs = {}
-        for form in best:
-            dynamics = orn.ConstantSGD(form).tune(curvature, batch_size, "replacement")
+        # speed does not depend on the values
+        curvature = orn.Curvature(np.zeros(size), np.ones(size), np.ones(size), rows)
+        root = np.eye(size) + 0.1 * np.tri(size) / np.sqrt(size)
+        forms = {"scalar": np.asarray(1e-4), "full": 1e-4 * root @ root.T}
+        best, runs = dict.fromkeys(forms, np.inf), {}
+        for form, step in forms.items():
+            dynamics = orn.Dynamics(step, batch_size, "replacement")
             runs[form] = _stepper(model, curvature, dynamics)
         for _ in range(rounds):
             for form, stepper in runs.items():
@@ -277,15 +280,16 @@ def metric(rows: int = 4000, batch_size: int = 64, rounds: int = 7) -> Iterator[
         yield f"| {size} | {best['scalar']:.1f} | {best['full']:.1f} | {ratio:.2f} |"
 
 
-def _stepper(model: Any, curvature: Any, dynamics: Any, steps: int = 4000) -> Callable[[], float]:
+def _stepper(model: Any, curvature: Any, dynamics: Any, steps: int = 1000) -> Callable[[], float]:
     """Microseconds of one of some steps, as a run takes them."""
     from ornstein.compute.precision import width
     from ornstein.engine.run import Run
     from ornstein.sampling.framing import in_frame
     from ornstein.sampling.warmup import Tuned
 
+    scalar = replace(dynamics, preconditioner=np.asarray(1e-4))
     with width("float32"):
-        law = Tuned(dynamics, curvature, dynamics.predict(curvature))
+        law = Tuned(dynamics, curvature, scalar.predict(curvature))
         stepped = in_frame(model, law, "float32", False)
         loss, frame = model.loss, None
         if stepped is None:
@@ -313,13 +317,14 @@ def main() -> None:
     parser.add_argument("section", choices=("seconds", "default", "metric", "worker"))
     parser.add_argument("given", nargs="*", help=argparse.SUPPRESS)
     parser.add_argument("--tables", nargs="+", default=list(TABLES))
+    parser.add_argument("--chosen", action="store_true", help="of the seconds, the chosen ways")
     parser.add_argument("--ways", nargs="+", default=list(SINGLE))
     given = parser.parse_args()
     if given.section == "worker":
         worker(*given.given)
         return
     found = {
-        "seconds": seconds,
+        "seconds": lambda: seconds(given.chosen),
         "metric": metric,
         "default": lambda: default(tuple(given.tables), tuple(given.ways)),
     }[given.section]()

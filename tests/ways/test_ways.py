@@ -161,8 +161,10 @@ class TestRemedies:
         way = self.next_after(of_skewed, "laplace", finding("moved draws", "not trusted"))
         assert way.forecast(of_skewed, SampleRequest()).kl == 0.0
 
-    def test_other_modes_bind_all_ways(self, of_skewed):
-        assert self.next_after(of_skewed, "laplace", finding("other modes")) is None
+    @pytest.mark.parametrize("name", ["other modes", "density"])
+    def test_what_binds_all_ways(self, of_skewed, name):
+        assert self.next_after(of_skewed, "laplace", finding(name)) is None
+        assert self.next_after(of_skewed, "laplace", finding(name), finding("moved draws"))
 
     def test_at_most_four_ways_and_none_beyond_the_budget(self, of_skewed):
         tried = [Tried(way_by_name("laplace"), (finding("moved draws"),), True)]
@@ -308,6 +310,17 @@ def test_weights_that_are_too_uneven_are_refused():
     )
     with pytest.raises(orn.WayError, match="cannot be relied on: Pareto k"):
         way_by_name("laplace-weighted").run(replace(survey(model), fitted=None), SampleRequest())
+
+
+def test_moments_are_those_of_all_weighted_points(skewed):
+    """log of an exponential: mean −γ, variance π²/6; 10,000 points tell more than 400 draws."""
+    answer = orn.sample(skewed, "laplace-weighted", draws=100, **QUIET)
+    assert not answer.settings["exact_moments"]
+    many = answer.settings["effective_draws"]
+    assert many > 4000 and answer.summary()["ess_bulk"].max() <= 400 * 1.5
+    error = 5.0 * np.pi / np.sqrt(6.0 * many)
+    np.testing.assert_allclose(answer.mean, -np.euler_gamma, atol=error)
+    np.testing.assert_allclose(np.diagonal(answer.covariance), np.pi**2 / 6.0, rtol=0.15)
 
 
 def test_resampling_keeps_shares():
