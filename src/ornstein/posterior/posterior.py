@@ -206,10 +206,12 @@ class Posterior(Questions):
         from ornstein.posterior.statistics import effective_sample_size, split_r_hat
 
         names, draws = self.named_draws()
+        # what importance weights leave is not seen in the draws
+        most = self.settings.get("effective_draws", np.inf)
         rows = []
         for position in range(len(names)):
             values = draws[:, :, position]
-            bulk = effective_sample_size(values, "bulk")
+            bulk = min(effective_sample_size(values, "bulk"), most)
             rows.append(
                 {
                     "mean": values.mean(),
@@ -218,7 +220,7 @@ class Posterior(Questions):
                     f"{100 * high:g}%": np.quantile(values, high),
                     "mcse": values.std(ddof=1) / np.sqrt(bulk),
                     "ess_bulk": bulk,
-                    "ess_tail": effective_sample_size(values, "tail"),
+                    "ess_tail": min(effective_sample_size(values, "tail"), most),
                     "r_hat": split_r_hat(values),
                 }
             )
