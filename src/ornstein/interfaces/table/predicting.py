@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ornstein.errors import FileError, InputError, PredictionWarning
-from ornstein.model.families.expected import linear_part, mean_of
+from ornstein.model.families.expected import linear_part, mean_of, shared_part
 from ornstein.model.families.outcome import (
     mixture_mean,
     mixture_quantile,
@@ -111,7 +111,7 @@ def _described(
     linear = linear_part(likelihood, params, new.matrix)
     if new.offset is not None:
         linear = linear + (new.offset if linear.ndim == 2 else new.offset[:, None])
-    shared = likelihood.shared(params)
+    shared = shared_part(likelihood, params, new.matrix)
     if likelihood.law.labels:
         return _classes(predict, mean_of(likelihood, linear, shared), probability)
     law = outcome_law(likelihood, linear, shared)
