@@ -112,7 +112,7 @@ def test_hints_for_counts_and_proportions_and_families_by_name():
         reason = model_of("price ~ length", changed(price=values)).spec.reason
         assert "counts" in reason and "poisson" in reason
     shares = model_of("price ~ length", changed(price=np.linspace(0.1, 0.9, 60)))
-    assert "proportions" in shares.spec.reason
+    assert shares.spec.family == "beta" and "proportions" in shares.spec.reason
     for family in ("poisson", "Negative binomial", "negative-binomial"):
         named = model_of("price ~ length", changed(price=np.arange(60) % 5), family=family)
         assert named.spec.family == family.lower().replace(" ", "-")

@@ -39,6 +39,8 @@ def fit(
     priors: Mapping[str, Any] | None = None,
     missing: str = "drop",
     weights: Any = None,
+    zero: str | None = None,
+    scale: str | None = None,
     *,
     sampler: Any = None,
     progress: bool = True,
@@ -55,7 +57,8 @@ def fit(
     >>> post.predict({"dose": [0.0, 1.0], "ward": ["a", "b"]}).mean.round()
     array([3., 5.])
     """
-    model = regress(formula, data, family, link, priors, missing, weights, progress=progress)
+    settings = (family, link, priors, missing, weights, zero, scale)
+    model = regress(formula, data, *settings, progress=progress)
     return sample(model, sampler, progress=progress, **options)
 
 

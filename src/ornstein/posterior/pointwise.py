@@ -76,7 +76,7 @@ class Pointwise:
         )
         response = np.asarray(model.response[rows])
         values = response if response.dtype.kind in "iu" else response.astype(float)
-        shared = model.likelihood.shared(model.layout.unflatten(draws))
+        shared = found.shared(slice(None))
         density = log_densities(
             model.likelihood, found.predictors(slice(None)), values, shared, model.hyperparameters
         )

@@ -157,6 +157,19 @@ class Questions:
         flat = self.draws.reshape(-1, self.draws.shape[-1])
         return loo(flat, self.mean, self.model if model is None else model, subset, seed)
 
+    def sandwich(self: Fitted, model: Model | None = None) -> Array:
+        """The robust covariance of the parameters, (D, D): the posterior's covariance V as V G V,
+        with G the covariance of the rows' summed gradients.
+
+        It holds for large N where the likelihood is not the law of the data. For quantile
+        regression, whose likelihood never is, these are the widths to report.
+
+        `model` is needed after `orn.load`.
+        """
+        from ornstein.posterior.sandwich import sandwich
+
+        return sandwich(self.model if model is None else model, self.mean, self.covariance)
+
     def to_arviz(
         self: Fitted, groups: Sequence[str] = (), *, model: Model | None = None, seed: int = 0
     ) -> Any:
