@@ -1,5 +1,5 @@
-"""Hooks of the documentation: the reference takes the samplers from their registry, and formulas
-become MathML while the pages are built, so that no page loads a script for them.
+"""Hooks of the documentation: the reference takes the samplers from their registry, formulas become
+MathML while the pages are built, and nothing is loaded from elsewhere.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from typing import Any
 
 from ornstein.samplers import PUBLIC
 
+# The theme takes this from another server, so that search works in pages opened from a file.
+FOREIGN = re.compile(r'(<script src=")https://unpkg\.com/iframe-worker/shim(")')
 MARKER = "<!-- samplers -->"
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 
@@ -28,8 +30,9 @@ def with_formulas(html: str) -> str:
     from latex2mathml.converter import convert
 
     def converted(found: re.Match[str]) -> str:
-        display = "block" if found.group(2) == "[" else "inline"
-        return str(convert(unescape(found.group(3)).strip(), display=display))
+        apart = found.group(2) == "["
+        formula = convert(unescape(found.group(3)).strip(), display="block" if apart else "inline")
+        return f'<div class="formula">{formula}</div>' if apart else str(formula)
 
     return FORMULA.sub(converted, html)
 
@@ -42,3 +45,18 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 def on_page_content(html: str, **_: Any) -> str:
     """What MkDocs calls with the HTML of each page."""
     return with_formulas(html)
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """What MkDocs calls with each page as it will be written."""
+    return with_own_worker(output, page.file.url.count("/"))
+
+
+def on_post_template(output: str, **_: Any) -> str:
+    """What MkDocs calls with what is not a page of ours, as 404.html."""
+    return with_own_worker(output, 0)
+
+
+def with_own_worker(html: str, depth: int) -> str:
+    """The page with our own script for search, where it lies so many folders deep."""
+    return FOREIGN.sub(rf"\g<1>{'../' * depth}javascripts/worker.js\g<2>", html)
