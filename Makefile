@@ -71,6 +71,7 @@ reproduce-quick: $(VENV)/.installed-test ## the paper's table and figures in sma
 
 docs: $(VENV)/.installed-docs ## build the documentation, warnings are errors
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@$(BIN)/python tools/check_site.py site
 	@echo "Open site/index.html"
 
 clean: ## remove the environment and all that was built
