@@ -443,7 +443,7 @@ CORRUPTIONS: dict[str, tuple[tuple[str, ...], st.SearchStrategy[Given]]] = {
     ),
     "spline of nothing": (
         ("regress", "command line"),
-        with_formula(["y ~ bs(a, df=1)", "y ~ bs(a, df=-3)", "y ~ poly(a, 0)"], "computed"),
+        with_formula(["y ~ bs(a, df=1)", "y ~ bs(a, df=-3)", "y ~ poly(a, 0)"], "computed|columns"),
     ),
     "missing rule": (
         ("regress",),

@@ -34,7 +34,9 @@ def as_frame(data: Any, decimal: str | None = None) -> pandas.DataFrame:
         try:
             data = pandas.DataFrame(data)
         except ValueError as error:
-            raise InputError(f"data is no table: {error}") from None
+            lengths = {brief(name): np.size(column) for name, column in data.items()}
+            said = ", ".join(f"{name} has {length} rows" for name, length in lengths.items())
+            raise InputError(f"data is no table: {error}: {said}"[:400]) from None
     if not isinstance(data, pandas.DataFrame):
         if not hasattr(data, "to_pandas"):
             raise InputError(
