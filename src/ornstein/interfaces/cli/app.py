@@ -26,6 +26,7 @@ from ornstein.interfaces.cli.arguments import (
     Draws,
     Drop,
     Every,
+    Expectation,
     Exposure,
     Family,
     Force,
@@ -40,6 +41,7 @@ from ornstein.interfaces.cli.arguments import (
     Robust,
     Scheduler,
     Seed,
+    Strict,
     Target,
     Use,
     Weights,
@@ -77,22 +79,6 @@ def _start(
         typer.echo(context.get_help())
 
 
-@app.command(epilog="Example:  ornstein demo")
-def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the plots, the report and the fit.")] = Path(
-        "ornstein-demo"
-    ),
-    seed: Seed = 0,
-    force: Force = False,
-) -> None:
-    """Fit a data set that comes with scikit-learn, judge the fit, and write plots and a report."""
-    from ornstein.interfaces.cli.demo import run_demo
-    from ornstein.interfaces.cli.outputs import FIT, PLOTS, result_folder
-
-    with result_folder(out, (*FIT, *PLOTS), force=force) as folder:
-        run_demo(folder, seed)
-
-
 @app.command(epilog="Example:  ornstein fit wine.csv --target quality --out wine-fit")
 def fit(
     context: typer.Context,
@@ -121,12 +107,7 @@ def fit(
     out: Annotated[
         Path, typer.Option(help="Folder for posterior.nc, fit.orn and report.html.")
     ] = Path("ornstein-fit"),
-    strict: Annotated[
-        bool,
-        typer.Option(
-            "--strict", help="Exit with code 1 unless draws are “trusted” and the model “fits”."
-        ),
-    ] = False,
+    strict: Strict = False,
     checkpoint: Checkpoint = None,
     every: Every = "60s",
     resume: Resume = False,
@@ -282,15 +263,16 @@ def predict(
     draws: Annotated[
         int, typer.Option(help="Use at most this many posterior draws.", min=2)
     ] = 1000,
+    expectation: Expectation = False,
     seed: Seed = 0,
     decimal: Decimal = None,
     force: Force = False,
 ) -> None:
     """Add a mean, a standard deviation and an interval for the target to every row of a table.
 
-    For numbers they are those of a new observation: the uncertainty of the coefficients and the
-    noise of a single value. For classes they are those of the probability of a class, over the
-    posterior. Rows with missing values or unknown labels stay empty and are counted.
+    For numbers they are those of a new outcome: the uncertainty of the coefficients and the noise
+    of a single value. For classes they are those of the probability of a class, over the posterior.
+    Rows with missing values or unknown labels stay empty and are counted.
     """
     from ornstein.checks import printable
     from ornstein.interfaces.cli import console
@@ -304,7 +286,7 @@ def predict(
     require_not_input([path], [data, fit])
     posterior, spec = from_table(load(fit), str(fit))
     frame = read_table(data, decimal)
-    predicted = predict_table(posterior, frame, probability, draws, seed)
+    predicted = predict_table(posterior, frame, probability, draws, seed, expectation)
     if path.exists():
         require_own([path], lambda earlier: has_columns(earlier, list(predicted.columns)), force)
         console.remark(f"{path} holds earlier predictions, which are replaced")
@@ -314,6 +296,22 @@ def predict(
     if len(spec.classes) == 2:
         console.remark(f"{printable(spec.target)}_mean is the probability of {spec.classes[1]!r}")
     console.say(f"Written: {path}")
+
+
+@app.command(epilog="Example:  ornstein demo")
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the plots, the report and the fit.")] = Path(
+        "ornstein-demo"
+    ),
+    seed: Seed = 0,
+    force: Force = False,
+) -> None:
+    """Fit a data set that comes with scikit-learn, judge the fit, and write plots and a report."""
+    from ornstein.interfaces.cli.demo import run_demo
+    from ornstein.interfaces.cli.outputs import FIT, PLOTS, result_folder
+
+    with result_folder(out, (*FIT, *PLOTS), force=force) as folder:
+        run_demo(folder, seed)
 
 
 @app.command(
