@@ -322,6 +322,10 @@ class Model:
         """The same model in coordinates that are safe to compute in; None where its own are."""
         return None
 
+    def starts(self, generator: np.random.Generator) -> np.ndarray:
+        """Points (k, D) where chains may start that know nothing of the posterior."""
+        return self.init[None]
+
     def require_mode(self, theta: np.ndarray) -> None:
         """Refuse what was found as the mode but is the way to none."""
 

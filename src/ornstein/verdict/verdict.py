@@ -182,12 +182,11 @@ def judge(
     with np.errstate(all="ignore"):
         verdict = Verdict(tuple(_findings(subject, around, False)))
         modes = None if subject.unsound else _tried(lambda: around.modes)
-    density = None if subject.unsound else subject.density
     if known_modes is None and modes is not None:
         known_modes = tuple(mode.theta for mode in modes)
     if known_modes is not None and there is not None:
         known_modes = tuple(there.original(mode) for mode in known_modes)
-    return Judgement(verdict, known_modes, 0.0 if density is None else float(density.passes))
+    return Judgement(verdict, known_modes, subject.passes_taken)
 
 
 def _findings(subject: Subject, around: Surroundings, stein: bool | int) -> list[Finding]:

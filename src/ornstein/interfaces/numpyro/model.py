@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from numpyro.distributions import Distribution
 
 BESIDE = 0.1  # zero, where the search for a start begins
+STARTS, ROUNDS = 3, 4  # of searches for other modes, and of draws of the prior for them
 FARTHEST = 10.0  # that it may move the logarithm of a scale
 _ROW_BY_ROW = (
     "Everything the data plate depends on must come row by row through arguments with that leading"
@@ -116,6 +117,38 @@ class NumPyroModel(Model):
                 f"the model cannot be run on one row of {listed(evaluation.rows)}: {error}."
                 f" {_ROW_BY_ROW}"
             ) from error
+
+    def starts(self, generator: np.random.Generator) -> np.ndarray:
+        """NumPyro's initial values, within ±2 unconstrained, and draws of the prior where it can be
+        drawn from.
+        """
+        uniform = generator.uniform(-2.0, 2.0, (STARTS, self.dim))
+        try:
+            prior = [self._prior_draw(int(generator.integers(2**31))) for _ in range(STARTS)]
+        except NotImplementedError:  # an improper prior
+            return uniform
+        drawn = np.array(prior)
+        return np.concatenate([uniform, drawn[np.all(np.isfinite(drawn), axis=1)]])
+
+    def _prior_draw(self, seed: int) -> np.ndarray:
+        """Each site is drawn given the others, from random numbers of its own, again and again:
+        after as many rounds as sites depend on each other that is a draw of all together.
+        """
+        from numpyro.distributions.transforms import biject_to
+
+        with double():
+            params = self.layout.unflatten(jnp.asarray(self.init))
+            keys = dict(
+                zip(params, jax.random.split(jax.random.key(seed), len(params)), strict=True)
+            )
+            for _ in range(ROUNDS):
+                sites, _ = self.evaluation.sites(params, self.evaluation.blank_rows(1), 1)
+                laws = {name: sites[name]["fn"] for name in params}
+                params = {
+                    name: biject_to(law.support).inv(law.sample(keys[name]))
+                    for name, law in laws.items()
+                }
+            return np.asarray(self.layout.flatten(params), dtype=float)
 
     def constrained(self, draws: np.ndarray) -> dict[str, np.ndarray] | None:
         """Draws (..., D) of the unconstrained values as constrained values by site name,
