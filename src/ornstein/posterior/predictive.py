@@ -14,6 +14,7 @@ from ornstein.checks import brief, is_number, require_memory
 from ornstein.errors import InputError
 from ornstein.model.families.outcome import mixture_mean, mixture_quantile, mixture_sd
 from ornstein.posterior.at_draws import RowsAtDraws
+from ornstein.posterior.groups_at_draws import GroupsAtDraws
 from ornstein.types import Array
 
 IN_CHUNKS = "use .mean, .sd and .interval(), which need some rows at a time, or fewer draws or rows"
@@ -64,7 +65,7 @@ class Predictive:
     ((2,), True, (2,))
     """
 
-    source: Given | RowsAtDraws
+    source: Given | RowsAtDraws | GroupsAtDraws
     placed: Placed = Placed()
 
     @cached_property
@@ -132,7 +133,7 @@ class Outcome:
     Labels count as 0, 1, … in their order; of a binomial family it is that of one trial.
     """
 
-    source: RowsAtDraws
+    source: RowsAtDraws | GroupsAtDraws
     placed: Placed
 
     @cached_property

@@ -32,6 +32,7 @@ from ornstein.interfaces.cli.arguments import (
     Family,
     Force,
     Formula,
+    Groups,
     Link,
     MaxSteps,
     Missing,
@@ -294,6 +295,7 @@ def predict(
     draws: Annotated[
         int, typer.Option(help="Use at most this many posterior draws.", min=2)
     ] = 1000,
+    groups: Groups = "average",
     seed: Seed = 0,
     decimal: Decimal = None,
     force: Force = False,
@@ -301,8 +303,8 @@ def predict(
     """Add a mean, a standard deviation and an interval for the target to every row of a table.
 
     For numbers they are those of a new observation: the uncertainty of the coefficients and the
-    noise of a single value. For classes they are those of the probability of a class, over the
-    posterior. Rows with missing values or unknown labels stay empty and are counted.
+    noise of a single value. For classes they are those of the probability of a class. Rows with
+    missing values or unknown labels stay empty and are counted.
     """
     from ornstein.checks import printable
     from ornstein.interfaces.cli import console
@@ -314,15 +316,14 @@ def predict(
 
     path = out or data.with_name(f"{data.stem}-predictions.csv")
     require_not_input([path], [data, fit])
-    posterior, spec = from_table(load(fit), str(fit))
-    frame = read_table(data, decimal)
-    predicted = predict_table(posterior, frame, probability, draws, seed)
+    (posterior, spec), frame = from_table(load(fit), str(fit)), read_table(data, decimal)
+    predicted = predict_table(posterior, frame, probability, draws, seed, groups)
     if path.exists():
         require_own([path], lambda earlier: has_columns(earlier, list(predicted.columns)), force)
         console.remark(f"{path} holds earlier predictions, which are replaced")
     write_table(predicted, path)
-    added = predicted.columns[len(frame.columns) :]
-    console.show_frame(predicted[added[:9]].head(5), f"First of {len(predicted):,} rows", "row")
+    first = predicted[predicted.columns[len(frame.columns) :][:9]].head(5)
+    console.show_frame(first, f"First of {len(predicted):,} rows", "row")
     if len(spec.classes) == 2:
         console.remark(f"{printable(spec.target)}_mean is the probability of {spec.classes[1]!r}")
     console.say(f"Written: {path}")

@@ -14,6 +14,7 @@ from ornstein.interfaces.table.earlier import is_earlier
 from ornstein.interfaces.table.fitting import from_table, shown
 from ornstein.interfaces.table.wording import number
 from ornstein.posterior.files import replacing
+from ornstein.regression.mixed import MixedTablePredict
 from ornstein.regression.regress import TablePredict
 from ornstein.types import Array
 
@@ -102,7 +103,8 @@ def _context(
     critique = posterior.critique(model) if critique is None else critique
     judged = any(finding.level in MEANING for finding in verdict.findings)
     spec = None
-    if is_earlier(posterior) or isinstance(posterior.predict_function, TablePredict):
+    mixed = isinstance(posterior.predict_function, MixedTablePredict)
+    if mixed or is_earlier(posterior) or isinstance(posterior.predict_function, TablePredict):
         posterior_of_table, spec = from_table(posterior)
         summary = shown(posterior_of_table).summary() if summary is None else summary
     elif summary is None:
@@ -117,7 +119,7 @@ def _context(
         "meaning": MEANING[verdict.level],
         "facts": _facts(posterior),
         "spec": spec,
-        "coefficients": _coefficients(summary, spec),
+        "coefficients": _coefficients(summary, None if mixed else spec),
         "hidden": max(0, len(summary) - MOST_ROWS),
         "sections": sections(posterior, model),
         "settings": {

@@ -23,6 +23,7 @@ from ornstein.model.families.outcome import (
 )
 from ornstein.model.tables import NewRows
 from ornstein.posterior.files import replacing
+from ornstein.regression.mixed import MixedTablePredict
 from ornstein.regression.reading import PARQUET, TEXT, read_table
 from ornstein.regression.regress import TablePredict
 from ornstein.types import Array
@@ -41,20 +42,23 @@ def predict_table(
     probability: float = 0.95,
     draws: int = 1000,
     seed: int = 0,
+    groups: str = "average",
 ) -> pandas.DataFrame:
     """The table with columns added: target_mean, target_sd, target_low and target_high, and for
     classes target_label.
 
     With more than two classes there is one set of columns for each: target_mean[label], and so on.
-    Rows that cannot be predicted stay empty, with a warning that counts them.
+    Rows that cannot be predicted stay empty, with a warning that counts them. `groups` says which
+    effects of groups enter where the model is a mixed one.
     """
-    import pandas
-
     if not 0.0 < probability < 1.0:
         raise InputError(
             f"the probability of the interval must lie between 0 and 1; got {probability}"
         )
     predict = posterior.predict_function
+    if isinstance(predict, MixedTablePredict):
+        added = _of_groups(posterior, predict, frame, probability, draws, seed, groups)
+        return _beside(frame, added)
     assert isinstance(predict, TablePredict)
     new = predict.spec.new_rows(frame)
     if new.said:
@@ -72,10 +76,51 @@ def predict_table(
     added = {
         name: _spread([block[name] for block in blocks], rows, len(frame)) for name in blocks[0]
     }
+    return _beside(frame, added)
+
+
+def _beside(frame: pandas.DataFrame, added: dict[str, Array]) -> pandas.DataFrame:
+    import pandas
+
     taken = [name for name in added if name in frame.columns]
     if taken:
         raise InputError(f"the table already has a column {taken[0]!r}; rename it")
     return pandas.concat([frame, pandas.DataFrame(added, index=frame.index)], axis=1)
+
+
+def _of_groups(
+    posterior: Posterior,
+    predict: MixedTablePredict,
+    frame: pandas.DataFrame,
+    probability: float,
+    draws: int,
+    seed: int,
+    groups: str,
+) -> dict[str, Array]:
+    """The columns that a mixed model adds: of the probabilities of labels, else of a new
+    observation.
+    """
+    found = posterior.predict(frame, draws=draws, seed=seed, groups=groups)
+    spec = predict.spec
+    if not spec.classes:
+        low, high = found.outcome.interval(probability)
+        parts = {"mean": found.mean, "sd": found.outcome.sd, "low": low, "high": high}
+        return {f"{spec.target}_{name}": values for name, values in parts.items()}
+    low, high = found.interval(probability)
+    parts = {"mean": found.mean, "sd": found.sd, "low": low, "high": high}
+    labels = np.array(spec.classes, dtype=object)
+    empty = np.isnan(found.mean if found.mean.ndim == 1 else found.mean[:, 0])
+    if found.mean.ndim == 1:
+        label = labels[(found.mean > 0.5).astype(int)]
+        added = {f"{spec.target}_{name}": values for name, values in parts.items()}
+    else:
+        label = labels[np.nan_to_num(found.mean).argmax(axis=1)]
+        added = {
+            f"{spec.target}_{name}[{text}]": values[:, place]
+            for place, text in enumerate(spec.classes)
+            for name, values in parts.items()
+        }
+    return {f"{spec.target}_label": np.asarray(np.where(empty, None, label)), **added}
 
 
 def thinned_draws(posterior: Posterior, draws: int, seed: int) -> Posterior:
