@@ -134,6 +134,8 @@ def _mixed(
 ) -> MixedModel:
     assert formula.response is not None
     terms, response_part = formula.groups, formula.response
+    if request.parts:
+        raise InputError(f"a mixed model takes no terms for its {request.parts[0][0]!r}")
     if request.weights is not None:
         raise InputError("a mixed model takes no weights: repeat rows, or leave the group term out")
     offset_names = [name for part in formula.offsets for name in part.column_names]
