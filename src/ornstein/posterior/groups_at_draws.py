@@ -5,7 +5,7 @@ effects, some rows at a time.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -58,6 +58,14 @@ class GroupsAtDraws:
     def shape(self) -> tuple[int, ...]:
         outcomes = self.likelihood.outcomes
         return (len(self.draws), len(self.rows.x), *([outcomes] if outcomes else []))
+
+    def first(self, count: int) -> GroupsAtDraws:
+        """The same of the first rows alone."""
+        rows, own = self.rows, slice(0, count)
+        offset = None if rows.offset is None else rows.offset[own]
+        some = replace(rows, x=rows.x[own], z=rows.z[own], offset=offset, complete=None)
+        drawn = tuple(replace(part, codes=part.codes[own]) for part in self.drawn)
+        return replace(self, rows=some, drawn=drawn)
 
     def blocks(self) -> Iterator[Array]:
         """E[y | x, b, θ] of some rows after the others: (draws, rows, …)."""

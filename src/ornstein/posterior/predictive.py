@@ -149,6 +149,8 @@ class Predictive:
         source = self.source
         if isinstance(source, Given):
             return Predictive(Given(source.values.reshape(len(source.values), -1)[:, :SHOWN]))
+        if isinstance(source, GroupsAtDraws):
+            return Predictive(source.first(SHOWN))
         offset = None if source.offset is None else source.offset[:SHOWN]
         return Predictive(replace(source, matrix=source.matrix[:SHOWN], offset=offset))
 
