@@ -12,6 +12,7 @@ from ornstein.dynamics.dynamics import Dynamics, Sampler
 from ornstein.errors import InputError
 from ornstein.hyper import resume as climbs
 from ornstein.hyper.saved import KIND
+from ornstein.model.mixed.priors import MixedPriors
 from ornstein.model.model import Model
 from ornstein.posterior.posterior import Posterior
 from ornstein.samplers import sampler_by_name
@@ -36,7 +37,7 @@ def fit(
     data: Any,
     family: Any = "auto",
     link: str | None = None,
-    priors: Mapping[str, Any] | None = None,
+    priors: Mapping[str, Any] | MixedPriors | str | None = None,
     missing: str = "drop",
     weights: Any = None,
     zero: str | None = None,
@@ -48,6 +49,9 @@ def fit(
 ) -> Posterior:
     """The posterior of a regression from a table: `regress` with its arguments, then `sample` with
     its `options`, by name.
+
+    A formula with group terms, such as "y ~ x + (1 + x | g)", makes it a mixed model: see
+    `regress`.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)

@@ -16,6 +16,7 @@ from ornstein.errors import InputError
 from ornstein.model.families.outcome import mixture_mean, mixture_quantile, mixture_sd
 from ornstein.posterior.at_draws import RowsAtDraws
 from ornstein.posterior.curve import ends
+from ornstein.posterior.groups_at_draws import GroupsAtDraws
 from ornstein.types import Array
 
 SHOWN = 10  # rows in a notebook
@@ -67,7 +68,7 @@ class Predictive:
     ((2,), True, (2,))
     """
 
-    source: Given | RowsAtDraws
+    source: Given | RowsAtDraws | GroupsAtDraws
     placed: Placed = Placed()
 
     @cached_property
@@ -148,6 +149,8 @@ class Predictive:
         source = self.source
         if isinstance(source, Given):
             return Predictive(Given(source.values.reshape(len(source.values), -1)[:, :SHOWN]))
+        if isinstance(source, GroupsAtDraws):
+            return Predictive(source.first(SHOWN))
         offset = None if source.offset is None else source.offset[:SHOWN]
         return Predictive(replace(source, matrix=source.matrix[:SHOWN], offset=offset))
 
@@ -159,7 +162,7 @@ class Outcome:
     Labels count as 0, 1, … in their order; of a binomial family it is that of one trial.
     """
 
-    source: RowsAtDraws
+    source: RowsAtDraws | GroupsAtDraws
     placed: Placed
 
     @cached_property

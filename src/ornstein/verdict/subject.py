@@ -275,9 +275,9 @@ class Subject:
         as minibatches hold them.
         """
         assert self.model is not None
-        probabilities = None if self.law is None else self.law.curvature.probabilities
+        curvature = None if self.law is None else self.law.curvature
         return [
-            (draw, *drawn_moments(self.model, probabilities, draw))
+            (draw, *drawn_moments(self.model, curvature, draw))
             for draw in self.some_draws(self.draws_looked_at)
         ]
 

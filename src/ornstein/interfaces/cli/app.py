@@ -31,6 +31,7 @@ from ornstein.interfaces.cli.arguments import (
     Family,
     Force,
     Formula,
+    Groups,
     Link,
     MaxSteps,
     Missing,
@@ -270,6 +271,7 @@ def predict(
         int, typer.Option(help="Use at most this many posterior draws.", min=2)
     ] = 1000,
     expectation: Expectation = False,
+    groups: Groups = "average",
     seed: Seed = 0,
     decimal: Decimal = None,
     force: Force = False,
@@ -292,7 +294,7 @@ def predict(
     require_not_input([path], [data, fit])
     posterior, spec = from_table(load(fit), str(fit))
     frame = read_table(data, decimal)
-    predicted = predict_table(posterior, frame, probability, draws, seed, expectation)
+    predicted = predict_table(posterior, frame, probability, draws, seed, expectation, groups)
     if path.exists():
         require_own([path], lambda earlier: has_columns(earlier, list(predicted.columns)), force)
         console.remark(f"{path} holds earlier predictions, which are replaced")
