@@ -172,6 +172,8 @@ def sample(
         if (way := way_by_name(sampler)) is not None and not way.stochastic:
             return taken(way, model, request)
         request = replace(request, sampler=sampler_by_name(sampler))
+    if request.sampler is not None and isinstance(model, Model) and model.undivided:
+        raise InputError(f"{model.undivided}: leave the sampler out, or give 'nuts'")
     if client is not None:
         return _on_cluster(client, model, request)
     if request.sampler is None and chooses(model, request):

@@ -301,6 +301,17 @@ class Model:
         return None
 
     @property
+    def undivided(self) -> str:
+        """Why the model is no sum over examples, so that only NUTS on all its data can sample it;
+        empty where it is one.
+        """
+        return ""
+
+    def starts(self, count: int, seed: int) -> Array | None:
+        """Where chains start that know no mode, (count, D); None leaves it to them."""
+        return None
+
+    @property
     def one_valley(self) -> bool:
         """Whether the search for the mode ends in the same place wherever it starts, as far as is
         known: then it starts once.

@@ -13,7 +13,7 @@ from ornstein.model.families.likelihood import Predict
 from ornstein.model.parameters import Layout
 from ornstein.posterior.at_draws import RowsAtDraws
 from ornstein.posterior.new_rows import asked_rows
-from ornstein.posterior.own_function import of_function
+from ornstein.posterior.own_function import OwnPredictive, of_function
 from ornstein.posterior.predictive import Given, Placed, Predictive
 from ornstein.types import Array, PyTree, Traced
 
@@ -77,6 +77,8 @@ class Questions:
 
             source = Source(chosen, self.layout, self.model, self.predict_function)
             return Predictive(Given(predicted(source, inputs, groups, seed)))
+        if isinstance(self.predict_function, OwnPredictive):
+            return Predictive(self.predict_function.simulated(self.layout, chosen, inputs, seed))
         if not isinstance(self.predict_function, Predict):
             found = of_function(self.predict_function, self.layout, chosen, inputs)
             return Predictive(Given(found))
@@ -156,7 +158,8 @@ class Questions:
 
         Args:
             groups: others beside the posterior, of "posterior_predictive", "log_likelihood" and
-                "observed_data"; each has the variable "y", and is refused above 2 GB.
+                "observed_data"; each has the variable "y", and is refused above 2 GB. Those of a
+                NumPyro model have its sites, deterministic ones with the predictive.
             model: where it is not at hand, after `orn.load`, and groups are asked for.
             seed: of the posterior_predictive.
         """

@@ -100,6 +100,8 @@ def survey(
     """Measure curvature (unless given) and probe the density."""
     if curvature is not None and curvature.dim != model.dim:
         raise InputError(f"the curvature has {curvature.dim} parameters, the model {model.dim}")
+    if model.undivided:
+        return Situation(model, None, model.undivided, None, 0.0)
     counted = CountedPasses(derivatives_of(model))
     if curvature is None:
         try:
