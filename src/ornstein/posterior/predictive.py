@@ -167,6 +167,8 @@ class Predictive:
     def _first(self) -> Predictive:
         """The first rows alone: a notebook shows no more."""
         source = self.source
+        if isinstance(source, Simulated):
+            source = Given(source.expectation())
         if isinstance(source, Given):
             return Predictive(Given(source.values.reshape(len(source.values), -1)[:, :SHOWN]))
         offset = None if source.offset is None else source.offset[:SHOWN]
@@ -250,7 +252,7 @@ class DrawnOutcome:
 
     def interval(self, probability: float = 0.95) -> tuple[Array, Array]:
         """Lower and upper ends of the central interval."""
-        low, high = np.quantile(self._values, _ends(probability), axis=0)
+        low, high = np.quantile(self._values, ends(probability), axis=0)
         return low, high
 
     def draws(self, seed: int = 0) -> Array:

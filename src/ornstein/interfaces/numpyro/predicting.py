@@ -99,20 +99,20 @@ class _Law:
     def shape(self) -> tuple[int, ...]:
         """That of one outcome."""
         first = {name: values[0] for name, values in self.latents.items()}
-        return tuple(np.shape(_guarded(lambda: self._trace(first)["value"])))
+        return tuple(np.shape(np.atleast_1d(_guarded(lambda: self._trace(first)["value"]))))
 
     def expectation(self) -> Array:
         with double():
             found = _guarded(
                 lambda: jax.lax.map(lambda one: _mean(self._trace(one)["fn"]), self.latents)
             )
-            return np.asarray(found, dtype=float)
+            return _in_rows(np.asarray(found, dtype=float))
 
     def outcome(self, seed: int) -> Array:
         with double(), alone():
             predictive = Predictive(self.function, self.latents, return_sites=[self.site])
             drawn = predictive(jax.random.key(seed), *self.call.args, **self.call.kwargs)
-            return np.asarray(drawn[self.site])
+            return _in_rows(np.asarray(drawn[self.site]))
 
     def _trace(self, values: Mapping[str, Traced]) -> Site:
         with alone():
