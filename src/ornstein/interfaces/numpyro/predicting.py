@@ -121,6 +121,11 @@ class _Law:
         return dict(sites[self.site])
 
 
+def _in_rows(found: Array) -> Array:
+    """(draws, rows, …), where one number is one row."""
+    return found[:, None] if found.ndim == 1 else found
+
+
 def groups(whole: Whole, layout: Layout, draws: Array, wanted: str, seed: int) -> dict[str, Array]:
     """The variables of one of ArviZ's groups by site name; draws are (chains, draws, D)."""
     if wanted == "observed_data":
