@@ -64,7 +64,7 @@ def test_a_numpyro_model_starts_at_draws_of_its_prior():
             numpyro.sample("y", dist.Normal(own.sum(), 1.0), obs=y)
 
     model = orn.from_numpyro(groups, y=jnp.full(20, 200.0))
-    found = model.starts(np.random.default_rng(0))
+    found = model.elsewhere(np.random.default_rng(0))
     uniform, prior = found[:3], found[3:]
     assert np.all(np.abs(uniform) <= 2.0) and len(prior) == 3
     place = model.names.index("mean")

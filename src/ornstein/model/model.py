@@ -311,6 +311,17 @@ class Model:
         return None
 
     @property
+    def undivided(self) -> str:
+        """Why the model is no sum over examples, so that only NUTS on all its data can sample it;
+        empty where it is one.
+        """
+        return ""
+
+    def starts(self, count: int, seed: int) -> Array | None:
+        """Where chains start that know no mode, (count, D); None leaves it to them."""
+        return None
+
+    @property
     def one_valley(self) -> bool:
         """Whether the search for the mode ends in the same place wherever it starts, as far as is
         known: then it starts once.
@@ -322,8 +333,8 @@ class Model:
         """The same model in coordinates that are safe to compute in; None where its own are."""
         return None
 
-    def starts(self, generator: np.random.Generator) -> np.ndarray:
-        """Points (k, D) where chains may start that know nothing of the posterior."""
+    def elsewhere(self, generator: np.random.Generator) -> Array:
+        """Points (k, D) from which a search for other modes may start."""
         return self.init[None]
 
     def require_mode(self, theta: np.ndarray) -> None:

@@ -65,7 +65,7 @@ def starts(subject: Subject, count: int, generator: np.random.Generator) -> Arra
         _principal_axes(subject)[: max(1, count // 4)],
         random * generator.choice(DISTANCES, count)[:, None],
     ]
-    own = subject.model.starts(generator)
+    own = subject.model.elsewhere(generator)
     return np.concatenate([own, mean + np.concatenate(moved)])[:count]
 
 

@@ -92,7 +92,7 @@ class Nuts:
         leapfrogs = 15.0 if situation.probe is not None else 31.0
         words = "exact; finds its own metric"
         if situation.curvature is None:
-            words = f"needs no curvature. {situation.why}"
+            words = situation.model.undivided or f"needs no curvature. {situation.why}"
         return _forecast(self, situation, request, leapfrogs, words)
 
     @one_thread()
@@ -103,10 +103,7 @@ class Nuts:
         centre = model.init if request.init is None else model.flat(request.init)
         if situation.curvature is not None and request.init is None:
             centre = situation.curvature.mode
-        starts, _ = dispersed(model, centre, int(request.chains), request.seed)
-        # two chains start apart, the others near the centre
-        starts[2:] *= 0.25
-        starts = _with_density(situation, centre, starts)
+        starts = _apart(situation, request, centre)
         root = None if situation.probe is None else situation.root
         if root is not None:
             starts = np.linalg.solve(root, starts.T).T
@@ -115,6 +112,20 @@ class Nuts:
     def longer(self) -> Nuts:
         accept = min(0.99, 1.0 - (1.0 - self.target_accept) / 5.0)
         return replace(self, times=4 * self.times, target_accept=accept)
+
+
+def _apart(situation: Situation, request: SampleRequest, centre: Array) -> Array:
+    """Displacements of the chains' starts from the centre: the model's own, or two apart and the
+    others near the centre.
+    """
+    chains = int(request.chains)
+    known = situation.curvature is not None or request.init is not None
+    own = None if known else situation.model.starts(chains, request.seed)
+    if own is not None:
+        return own - centre
+    starts, _ = dispersed(situation.model, centre, chains, request.seed)
+    starts[2:] *= 0.25
+    return _with_density(situation, centre, starts)
 
 
 def _forecast(
