@@ -27,7 +27,7 @@ from ornstein.regression.mixed import MixedTablePredict
 from ornstein.regression.regress import TablePredict
 from ornstein.regression.spec import Spec
 from ornstein.theory import Gaussian
-from ornstein.types import PyTree
+from ornstein.types import Meta, PyTree
 
 FORMAT = "ornstein-posterior-1"
 MAPS = ("to_original", "to_working")  # of the coordinates of a run
@@ -126,7 +126,7 @@ def _require_consistent(posterior: Posterior) -> Posterior:
     return posterior
 
 
-def _assemble(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posterior:
+def _assemble(meta: Meta, arrays: dict[str, np.ndarray]) -> Posterior:
     layout = _layout(meta["layout"])
     dynamics = curvature = prediction = moments = None
     predict: Predict | MixedPredict | None = None
@@ -198,7 +198,7 @@ def _matching(spec: Spec, layout: Layout) -> Spec:
     return spec
 
 
-def _columns(meta: dict[str, Any], layout: Layout) -> tuple[str, ...]:
+def _columns(meta: Meta, layout: Layout) -> tuple[str, ...]:
     """The names of a regression's columns, () where it was made from an array.
 
     Files of 0.1 do not list them, but name the coefficients after them.
@@ -213,7 +213,7 @@ def _columns(meta: dict[str, Any], layout: Layout) -> tuple[str, ...]:
     return () if len(shape) > 1 or named == numbered(shape[0]) else named
 
 
-def _layout(meta: dict[str, Any]) -> Layout:
+def _layout(meta: Meta) -> Layout:
     """Nested dictionaries by the parts of each path: what a pytree of dicts was; other containers
     come back as dicts.
 
