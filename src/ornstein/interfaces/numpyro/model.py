@@ -117,6 +117,11 @@ class NumPyroModel(Model):
                 f" {_ROW_BY_ROW}"
             ) from error
 
+    @property
+    def network_way(self) -> str:
+        """NUTS, as NumPyro itself would take."""
+        return "nuts"
+
     def constrained(self, draws: np.ndarray) -> dict[str, np.ndarray] | None:
         """Draws (..., D) of the unconstrained values as constrained values by site name,
         deterministic sites included.
