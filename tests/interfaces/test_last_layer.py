@@ -12,13 +12,13 @@ from scipy.stats import multivariate_normal
 
 import ornstein as orn
 from ornstein.interfaces.networks.evidence import by_evidence
-from ornstein.interfaces.networks.last_layer import task_of
 from ornstein.interfaces.networks.temperature import (
     Classes,
     Numbers,
     best_temperature,
     calibration_error,
 )
+from ornstein.interfaces.networks.work import task_of
 
 QUICK = {"draws": 100, "chains": 4, "progress": False}
 

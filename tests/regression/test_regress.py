@@ -112,7 +112,7 @@ def test_hints_for_counts_and_proportions_and_families_by_name():
         reason = model_of("price ~ length", changed(price=values)).spec.reason
         assert "counts" in reason and "poisson" in reason
     shares = model_of("price ~ length", changed(price=np.linspace(0.1, 0.9, 60)))
-    assert "proportions" in shares.spec.reason
+    assert shares.spec.family == "beta" and "proportions" in shares.spec.reason
     for family in ("poisson", "Negative binomial", "negative-binomial"):
         named = model_of("price ~ length", changed(price=np.arange(60) % 5), family=family)
         assert named.spec.family == family.lower().replace(" ", "-")
@@ -212,6 +212,8 @@ def test_weights_and_offsets_follow_the_rows():
         np.testing.assert_allclose(model.data["weight"], np.delete(table["w"].to_numpy(), 5))
     with pytest.raises(orn.InputError, match="60 rows but weights has 3"):
         model_of("visits ~ length", table, weights=[1.0, 2.0, 3.0])
+    with pytest.raises(orn.InputError, match="index"):
+        model_of("visits ~ length", table, weights=table["w"].iloc[::-1])
     assert "w" not in model_of("price ~ .", table, weights="w").feature_names
     assert "e" not in model_of("price ~ . + offset(e)", table).feature_names
 

@@ -148,6 +148,8 @@ def regress(
     priors: Mapping[str, Any] | None = None,
     missing: str = "drop",
     weights: Any = None,
+    zero: str | None = None,
+    scale: str | None = None,
     *,
     progress: bool = True,
 ) -> Regression:
@@ -167,13 +169,21 @@ def regress(
         missing: "drop" leaves out rows with a missing value and prints how many, "error" refuses
             them, "indicator" fills them in and adds a column that says where.
         weights: multiply the rows' log likelihoods: the name of a column, or one number per row.
+        zero: what explains the zeros of a zero-inflated or hurdle family, as in "x + z": the logit
+            of their probability is linear in these columns.
+        scale: what explains the scale of a gaussian, student-t or log-normal family: its logarithm
+            is linear in these columns.
         progress: whether to print what was understood of the table.
 
     >>> table = {"size": [50, 70, 80, 100], "area": ["n", "s", "n", "s"], "price": [1, 3, 2, 5]}
     >>> regress("price ~ size + area", table, progress=False).names
     ('size', 'area=s', 'intercept', 'log_scale')
     """
-    model = regression_of(Request(formula, family, link, priors, missing, weights), data)
+    parts = tuple(
+        (word, text) for word, text in (("zero", zero), ("scale", scale)) if text is not None
+    )
+    request = Request(formula, family, link, priors, missing, weights, parts=parts)
+    model = regression_of(request, data)
     if progress:
         print("\n".join(model.spec.understood(model.n_data)), file=sys.stderr)
     return model

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ornstein import markup
 from ornstein.checks import FULL_LIMIT
 from ornstein.compute.precision import double, width
 from ornstein.errors import InputError
@@ -44,6 +45,7 @@ from ornstein.rows.feed import Feed
 from ornstein.types import Array, PyTree, Traced
 
 CHUNK_NUMBERS = 2**24  # of the data, in float64: 128 MB
+NAMED = 12  # parameters in a notebook
 
 Span: TypeAlias = tuple[int, int, int]  # first, end, and how many the chunk is filled up to
 
@@ -257,6 +259,14 @@ class Model:
         other = object.__new__(type(self))
         vars(other).update(vars(self), **changes)
         return other
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.n_data:,} rows, {self.dim:,} parameters)"
+
+    def _repr_html_(self) -> str:
+        named = "".join(f", {name}" for name in self.names[:NAMED])
+        more = f" and {self.dim - NAMED:,} more" if self.dim > NAMED else ""
+        return markup.sentence(f"{self!r}{named.replace(', ', ': ', 1)}{more}")
 
     def reweighted(self, factors: np.ndarray) -> Model:
         """The same rows, the log likelihood of each multiplied by its factor."""

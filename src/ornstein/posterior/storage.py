@@ -284,7 +284,7 @@ def _controlled(dynamics: Dynamics | None) -> bool:
     """Whether the noise at the mode cancels, so that only its answer to the spread is met along the
     chain.
     """
-    return bool(getattr(dynamics, "control_variates", False))
+    return dynamics is not None and dynamics.control_variates
 
 
 def _put(

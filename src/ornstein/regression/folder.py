@@ -82,8 +82,10 @@ def regression_on(
 
     formula, notes = formula_of(request, folder)
     assert formula.response is not None
-    if formula.offsets or request.weights is not None:
-        raise InputError("a folder of Parquet files takes neither offsets nor weights")
+    if formula.offsets or request.weights is not None or request.parts:
+        raise InputError(
+            "a folder of Parquet files takes no offsets, weights or formulas besides the first"
+        )
     used = [*formula.response.column_names, *formula.column_names]
     for name in used:
         require_column(folder.columns, name, "the formula's")

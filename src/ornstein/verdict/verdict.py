@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from ornstein import markup
 from ornstein.errors import InputError, TrustWarning
 from ornstein.posterior.working import as_run
 from ornstein.verdict.agreement import as_predicted
@@ -51,18 +52,8 @@ Made = TypeVar("Made")
 class Verdict:
     """Whether the answer can be trusted; prints as a table.
 
-    >>> Verdict(
-    ...     (
-    ...         Finding(
-    ...             "length",
-    ...             "caution",
-    ...             12.0,
-    ...             100.0,
-    ...             "each chain is 12 relaxation times long",
-    ...             "run longer",
-    ...         ),
-    ...     )
-    ... )
+    >>> said = "each chain is 12 relaxation times long"
+    >>> print(Verdict((Finding("length", "caution", 12.0, 100.0, said, "run longer"),)))
     Verdict: caution. You can use these draws with care. Read what is marked ??.
       [??] length  each chain is 12 relaxation times long
                    → run longer
@@ -139,7 +130,12 @@ class Verdict:
                 lines += _wrapped(finding.remedy, under + "→ ", under + "  ")
         return "\n".join(lines)
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return f"Verdict({self.level}, {len(self.findings)} findings)"
+
+    def _repr_html_(self) -> str:
+        found = [(one.name, one.level, one.sentence, one.remedy) for one in self.findings]
+        return markup.findings("Verdict", self.level, found)
 
 
 def _wrapped(text: str, first: str, following: str) -> list[str]:

@@ -26,6 +26,7 @@ from ornstein.ways.way import Forecast, impossible
 FAR = 3.0
 # Draws of a chain below which a run that was cut short is none.
 FEWEST_DRAWS = 50
+ON_DISK = "it needs all rows in memory"
 # Parameters up to which a mass matrix is adapted whole.
 DENSE = 100
 
@@ -41,6 +42,8 @@ class MetricNuts:
     stochastic: bool = False
 
     def forecast(self, situation: Situation, request: SampleRequest) -> Forecast:
+        if situation.model.streams:
+            return impossible(self.name, ON_DISK)
         if situation.curvature is None or situation.probe is None:
             return impossible(self.name, situation.why or "only diagonals are known")
         # a trajectory of about π/2 with steps of 0.9 D^(-1/4), rounded up to a tree
@@ -84,6 +87,8 @@ class Nuts:
     stochastic: bool = False
 
     def forecast(self, situation: Situation, request: SampleRequest) -> Forecast:
+        if situation.model.streams:
+            return impossible(self.name, ON_DISK)
         leapfrogs = 15.0 if situation.probe is not None else 31.0
         words = "exact; finds its own metric"
         if situation.curvature is None:

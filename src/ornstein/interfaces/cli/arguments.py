@@ -91,6 +91,20 @@ Decimal = Annotated[
     ),
 ]
 Link = Annotated[str | None, typer.Option(help="The link of the family.", show_default=False)]
+Zero = Annotated[
+    str | None,
+    typer.Option(
+        help="Terms that explain the zeros of a zero-inflated or hurdle family: 'x + z'.",
+        show_default=False,
+    ),
+]
+Scale = Annotated[
+    str | None,
+    typer.Option(
+        help="Terms that explain the scale of a gaussian or student-t family: 'x + z'.",
+        show_default=False,
+    ),
+]
 SAMPLER_HELP = (
     "auto, which chooses (see `ornstein plan`); or by name: laplace, laplace-weighted, nuts,"
     f" nuts-metric, {', '.join([*FORMS][:-1])} or {[*FORMS][-1]}."
@@ -166,6 +180,19 @@ Resume = Annotated[
         ),
     ),
 ]
+Expectation = Annotated[
+    bool,
+    typer.Option(
+        "--expectation",
+        help="Also add sd and interval of the expectation, the mean of many such outcomes.",
+    ),
+]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict", help="Exit with code 1 unless draws are “trusted” and the model “fits”."
+    ),
+]
 Robust = Annotated[
     bool,
     typer.Option(
@@ -197,6 +224,8 @@ def request_of(
     offset: str | None = None,
     exposure: str | None = None,
     prior: list[str] | None = None,
+    zero: str | None = None,
+    scale: str | None = None,
     **settings: Any,
 ) -> Request:
     """The formula that the options say, with the other settings of a regression."""
@@ -221,7 +250,10 @@ def request_of(
         formula += f" + offset(log({quoted(exposure)}))"
     left_out, labels = tuple(drop or ()), tuple(categorical or ())
     priors = dict(map(_prior, prior)) if prior else None
-    return Request(formula, priors=priors, left_out=left_out, labels=labels, **settings)
+    parts = tuple((word, text) for word, text in (("zero", zero), ("scale", scale)) if text)
+    return Request(
+        formula, priors=priors, parts=parts, left_out=left_out, labels=labels, **settings
+    )
 
 
 def _prior(text: str) -> tuple[str, Any]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ornstein.interfaces.networks.last_layer import Options, fitted, outcomes_of, task_of
+from ornstein.interfaces.networks.last_layer import Options, fitted
 from ornstein.interfaces.networks.probing import FunctionalNetwork
 from ornstein.interfaces.networks.reading import rows_of
+from ornstein.interfaces.networks.work import outcomes_of, task_of
 from ornstein.posterior.last_layer import LastLayerPosterior
 from ornstein.types import PyTree
 

@@ -10,37 +10,25 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ornstein.checks import FULL_LIMIT, brief, is_number, require_finite
+from ornstein.checks import brief, is_number, require_finite
 from ornstein.curvature.measure import measure
 from ornstein.entrances.running import sample
 from ornstein.errors import HyperparameterWarning, InputError
+from ornstein.interfaces.networks.calibrating import calibrated
 from ornstein.interfaces.networks.evidence import by_evidence, mode_of
-from ornstein.interfaces.networks.temperature import (
-    Classes,
-    Forecasts,
-    Numbers,
-    best_temperature,
-    score,
-    some,
-)
+from ornstein.interfaces.networks.work import Work, at_precision, outcomes_of
 from ornstein.model import tables
-from ornstein.model.priors import InverseGamma, Normal, Prior
-from ornstein.model.regression import GLM, glm
-from ornstein.posterior.at_draws import RowsAtDraws
-from ornstein.posterior.last_layer import Calibration, LastLayerPosterior, Network
+from ornstein.model.regression import GLM
+from ornstein.posterior.last_layer import LastLayerPosterior, Network
 from ornstein.types import Array
 
-TASKS = ("auto", "classification", "regression")
 EVIDENCE = "evidence"
-# Of a regression's y, in its standard deviations: how wide the prior of the bias is, and noise
-# below which the prior of the noise scale falls.
-BIAS, LEAST_NOISE = 2.5, 0.05
 
 
 class Options(TypedDict, total=False):
@@ -123,7 +111,7 @@ def fitted(
 ) -> LastLayerPosterior:
     """As `last_layer`, for features that a network has made; `classes` are those of its outputs."""
     rows = _matrix(features, "features")
-    work = _Work.of(rows, y, task, head, classes)
+    work = Work.of(rows, y, task, head, classes)
     held = None if held_out is None else _held_out(held_out, rows.shape[1])
     model, found, warned = _chosen_prior(work, options.get("prior_precision", EVIDENCE))
     curvature = measure(model, mode=found)
@@ -144,130 +132,11 @@ def fitted(
     settings = {**post.settings, "prior_precision": precision, "prior_chosen": warned}
     result = replace(result, settings=settings)
     if held is not None:
-        temperature, calibration = _calibrated(result, work, model, found, held)
+        temperature, calibration = calibrated(result, work, model, found, held)
         result = replace(result, temperature=temperature, calibration=calibration)
     if options.get("progress", True):
         print(f"ornstein: {result.calibration}", file=sys.stderr)
     return result
-
-
-@dataclass(frozen=True, eq=False)
-class _Work:
-    """Features and outcomes that were checked, and the trained layer where it is known.
-
-    `unit` is the precision at which a feature of average size moves a predictor by 1, or by the
-    spread of a regression's y.
-    """
-
-    features: Array
-    outcomes: Array
-    family: str
-    classes: Array | None
-    head: tuple[Array, Array] | None
-    unit: float
-
-    @classmethod
-    def of(
-        cls,
-        features: Array,
-        y: ArrayLike,
-        task: str,
-        head: tuple[Array, Array] | None,
-        classes: ArrayLike | None,
-    ) -> _Work:
-        outcomes = outcomes_of(y)
-        if len(outcomes) != len(features):
-            raise InputError(f"features has {len(features)} rows but y has {len(outcomes)}")
-        outputs = 0 if head is None else head[1].size
-        if head is not None and head[0].shape[0] != features.shape[1]:
-            raise InputError(
-                f"the layer takes {head[0].shape[0]} features; there are {features.shape[1]}"
-            )
-        square = float(np.mean(features**2))
-        if not square > 0:
-            raise InputError("all features are zero: there is nothing to predict from")
-        if task_of(outcomes, task, outputs) == "regression":
-            outcomes = tables.numbers(outcomes, "y").astype(float)
-            if outputs > 1:
-                raise InputError(
-                    f"the layer has {outputs} outputs; a regression has one here: call"
-                    " orn.last_layer(features, y[:, k]) for each of them"
-                )
-            spread = float(np.var(outcomes))
-            if not spread > 0:
-                raise InputError("y is constant: there is nothing to predict")
-            return cls(features, outcomes, "gaussian", None, head, square / spread)
-        known = np.unique(outcomes) if classes is None else np.asarray(classes)
-        if known.size < 2:
-            raise InputError("y holds one class only: there is nothing to separate")
-        family = "bernoulli" if outputs == 1 else "categorical"
-        expected = 2 if outputs == 1 else outputs
-        if outputs and known.size != expected:
-            raise InputError(
-                f"the layer has {outputs} outputs and y {known.size} labels: they do not fit"
-            )
-        wide = (features.shape[1] + 1) * (1 if outputs == 1 else known.size)
-        if wide > FULL_LIMIT:
-            most = FULL_LIMIT // known.size - 1
-            raise InputError(
-                f"{features.shape[1]} features and {known.size} classes make {wide:,} weights,"
-                f" above the limit of {FULL_LIMIT:,} up to which the evidence is computed: train a"
-                f" narrower last hidden layer, or give orn.last_layer the first {most} principal"
-                " components of the features"
-            )
-        return cls(features, outcomes, family, known, head, square)
-
-    def model(self, precision: float) -> GLM:
-        """The regression at a prior precision."""
-        if self.family != "gaussian":
-            return glm(
-                self.features,
-                self.outcomes,
-                self.family,
-                prior_precision=precision,
-                intercept_precision=precision / float(np.mean(self.features**2)),
-                classes=self.classes,
-            )
-        spread = float(np.std(self.outcomes))
-        priors: dict[str, Prior] = {
-            "intercept": Normal(float(np.mean(self.outcomes)), BIAS * spread),
-            "scale": InverseGamma(1.0, LEAST_NOISE * spread),
-        }
-        base = glm(self.features, self.outcomes, prior_precision=1.0, priors=priors)
-        return _at(base, precision)
-
-    def logits(self, features: Array, weights: Array, biases: Array) -> Array:
-        """Of one layer at rows, (1, rows, classes) or (1, rows) for a regression."""
-        found = (features @ weights + biases)[None]
-        if self.family == "categorical":
-            return found
-        return found[..., 0] if self.family == "gaussian" else with_zero(found[..., 0])
-
-
-def with_zero(logit: Array) -> Array:
-    """The logits of two classes from the one of the second."""
-    return np.stack([np.zeros_like(logit), logit], axis=-1)
-
-
-def task_of(outcomes: Array, task: str, outputs: int = 0) -> str:
-    """What y asks for; `outputs` are those of the layer, 0 where they are not known.
-
-    >>> task_of(np.array([0.5, 1.0]), "auto"), task_of(np.array(["a", "b"]), "auto")
-    ('regression', 'classification')
-    """
-    if task not in TASKS:
-        raise InputError(f"task must be one of {', '.join(TASKS)}; got {brief(task)}")
-    if task != "auto":
-        return task
-    if outputs == 1 and outcomes.dtype.kind in "biuf":
-        return "classification" if set(np.unique(outcomes)) == {0, 1} else "regression"
-    return "classification" if outputs > 1 or outcomes.dtype.kind != "f" else "regression"
-
-
-def outcomes_of(y: ArrayLike) -> Array:
-    """y as one array of labels or numbers, a column of them laid flat."""
-    values = np.asarray(tables.labels(y, "y"))
-    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
 
 
 def _matrix(features: ArrayLike, what: str) -> Array:
@@ -306,13 +175,7 @@ def _held_out(held_out: tuple[ArrayLike, ArrayLike], width: int) -> tuple[Array,
     return rows, outcomes
 
 
-def _at(model: GLM, precision: float) -> GLM:
-    changed = model.with_hyperparameters(prior_precision=precision)
-    assert isinstance(changed, GLM)
-    return changed
-
-
-def _chosen_prior(work: _Work, wanted: float | str) -> tuple[GLM, Array, str]:
+def _chosen_prior(work: Work, wanted: float | str) -> tuple[GLM, Array, str]:
     """The model at its prior precision, its mode, and how the precision was chosen."""
     if wanted != EVIDENCE:
         if not is_number(wanted) or float(wanted) <= 0:
@@ -336,7 +199,7 @@ def _chosen_prior(work: _Work, wanted: float | str) -> tuple[GLM, Array, str]:
 def _along(base: GLM) -> Callable[[float], GLM]:
     """The model at any precision; the bias of a classification keeps its share."""
     if "noise_scale" in base.hyperparameters or "log_scale" in base.layout.paths:
-        return lambda precision: _at(base, precision)
+        return lambda precision: at_precision(base, precision)
     share = float(
         base.hyperparameters["intercept_precision"] / base.hyperparameters["prior_precision"]
     )
@@ -349,60 +212,3 @@ def _along(base: GLM) -> Callable[[float], GLM]:
         return changed
 
     return at
-
-
-def _calibrated(
-    post: LastLayerPosterior,
-    work: _Work,
-    model: GLM,
-    mode: Array,
-    held: tuple[Array, Array],
-) -> tuple[float, Calibration]:
-    """The temperature that held-out rows choose, and the scores there; plain temperature scaling of
-    the trained layer beside it.
-    """
-    flat = post.draws.reshape(-1, model.dim)
-    chosen = flat[some(len(flat), len(held[0]) * model.likelihood.predictors)]
-    ours = _forecasts(work, model, chosen, held)
-    if work.head is None:
-        name, plain = "mode", _forecasts(work, model, mode[None], held)
-    else:
-        name, plain = "trained network", _of_head(work, work.head, held)
-    temperature, scaling = best_temperature(ours), best_temperature(plain)
-    scores = (
-        (name, score(plain, 1.0)),
-        ("temperature scaling", score(plain, scaling)),
-        ("last layer", score(ours, 1.0)),
-        ("last layer at its temperature", score(ours, temperature)),
-    )
-    return temperature, Calibration(len(held[0]), scores)
-
-
-def _codes(work: _Work, outcomes: Array) -> Array:
-    assert work.classes is not None
-    codes = np.minimum(np.searchsorted(work.classes, outcomes), work.classes.size - 1)
-    unknown = work.classes[codes] != outcomes
-    if np.any(unknown):
-        label = brief(outcomes[unknown].tolist()[0])
-        raise InputError(f"held_out holds the label {label}, which the training rows lack")
-    return np.asarray(codes)
-
-
-def _forecasts(work: _Work, model: GLM, draws: Array, held: tuple[Array, Array]) -> Forecasts:
-    rows = RowsAtDraws(model.likelihood, model.layout, draws, draws.mean(axis=0), held[0])
-    predictors = rows.predictors(slice(None))
-    if work.family == "gaussian":
-        scales = np.exp(rows.shared()["log_scale"])
-        return Numbers(predictors, scales, tables.numbers(held[1], "held_out").astype(float))
-    logits = with_zero(predictors) if work.family == "bernoulli" else predictors
-    return Classes(logits, _codes(work, held[1]))
-
-
-def _of_head(work: _Work, head: tuple[Array, Array], held: tuple[Array, Array]) -> Forecasts:
-    """Of the layer as it was trained; a regression's noise is that of its residuals."""
-    found = work.logits(held[0], *head)
-    if work.family != "gaussian":
-        return Classes(found, _codes(work, held[1]))
-    residuals = work.outcomes - work.logits(work.features, *head)[0]
-    scale = np.maximum(np.sqrt(np.mean(residuals**2)), 1e-6 * np.std(work.outcomes))
-    return Numbers(found, np.array([scale]), np.asarray(held[1], dtype=float))

@@ -21,6 +21,7 @@ from ornstein.interfaces.networks.reading import (
     require_matrix,
     rows_of,
 )
+from ornstein.interfaces.networks.work import outcomes_of, task_of
 from ornstein.posterior.last_layer import LastLayerPosterior
 from ornstein.types import Array, PyTree
 
@@ -71,8 +72,6 @@ def from_torch(
 
 def _are_codes(y: Array, head: tuple[Array, Array], task: str) -> bool:
     """Whether y holds the numbers of outputs, so that one that no row has is still a class."""
-    from ornstein.interfaces.networks.last_layer import outcomes_of, task_of
-
     return task_of(outcomes_of(y), task, head[1].size) == "classification"
 
 
