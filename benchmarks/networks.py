@@ -6,7 +6,7 @@ Everything that could be tuned is fixed below: networks, splits, rotation, score
 predictive probabilities) and calibration error (15 bins).
 
 python -m benchmarks.networks                    both data sets, three seeds, kept, and the page
-python -m benchmarks.networks --only digits      one of them, printed only
+python -m benchmarks.networks --only digits      one of them, kept beside what is there
 python -m benchmarks.networks --seeds 0 1        other seeds, printed only
 python -m benchmarks.networks --page             the page from the results kept
 """
@@ -285,7 +285,9 @@ def main() -> None:
         for seed in given.seeds or SEEDS:
             results[name][str(seed)] = compared(TASKS[name], seed, given.data_dir)
             shown(TASKS[name], seed, results[name][str(seed)])
-    if not given.only and not given.seeds:
+    if not given.seeds:
+        kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+        results = {name: {**kept, **results}[name] for name in TASKS if name in {*kept, *results}}
         RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
         write_page(results)
 

@@ -65,7 +65,7 @@ def _forecasts(work: Work, model: GLM, draws: Array, held: tuple[Array, Array]) 
     rows = RowsAtDraws(model.likelihood, model.layout, draws, draws.mean(axis=0), held[0])
     predictors = rows.predictors(slice(None))
     if work.family == "gaussian":
-        scales = np.exp(rows.shared()["log_scale"])
+        scales = np.exp(rows.shared(slice(None))["log_scale"])
         return Numbers(predictors, scales, tables.numbers(held[1], "held_out").astype(float))
     logits = with_zero(predictors) if work.family == "bernoulli" else predictors
     return Classes(logits, _codes(work, held[1]))
