@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Self, TypeAlias
 
 import jax
@@ -28,6 +28,7 @@ from ornstein.model import tables
 from ornstein.model.closed_over import where_constant
 from ornstein.model.contract import checked_hyperparameters, checked_rows, require_scalar, taking
 from ornstein.model.coordinates import Worked
+from ornstein.model.exchange import ROWS, HiddenUnits, hidden_units
 from ornstein.model.linear import LinearPredictor
 from ornstein.model.loss import (
     NO_TRAITS,
@@ -327,6 +328,18 @@ class Model:
         known: then it starts once.
         """
         return False
+
+    @cached_property
+    def hidden_units(self) -> HiddenUnits | None:
+        """Arrays whose entries can be exchanged, as those of a network can."""
+        places = np.unique(np.linspace(0, self.n_data - 1, ROWS).astype(int))
+        rows = jax.tree.map(lambda leaf: np.asarray(leaf[places]), self.data)
+        return hidden_units(self.loss, self.init, rows, self.hyperparameters)
+
+    @property
+    def network_way(self) -> str:
+        """The way that `orn.sample` takes to a network as a whole; empty refuses to choose one."""
+        return ""
 
     @property
     def worked(self) -> Worked | None:
