@@ -23,8 +23,8 @@ from ornstein.streams import Purpose, derived_seed
 from ornstein.types import Array
 from ornstein.verdict.finding import LEVELS
 from ornstein.verdict.verdict import Judgement, judge
-from ornstein.ways import way_by_name
-from ornstein.ways.costs import gradient_seconds, machine_factor
+from ornstein.ways import ways_of
+from ornstein.ways.costs import machine_factor
 from ornstein.ways.plan import Plan, planned
 from ornstein.ways.remedies import MOST_WAYS, Tried, following, raised_by
 from ornstein.ways.saved import Folder, Limits, asked_for, begun
@@ -90,12 +90,13 @@ def _pursued(course: Course, model: Model, request: SampleRequest, limits: Limit
     """Plan, run, judge, and go on until an answer is trusted or nothing is left to try."""
     situation = survey(model, request.curvature, request.seed, request.scheme)
     plan = planned(situation, request, _budget(limits, situation))
+    situation = plan.situation
     if request.progress:
+        if situation.wide is not None:
+            print(f"ornstein: {situation.wide.sentence}", file=sys.stderr)
         print(f"ornstein: {plan.sentence()}", file=sys.stderr)
-    first = way_by_name(plan.chosen)
-    assert first is not None
+    way: Way = next(one for one in ways_of(situation) if one.name == plan.chosen)
     course.work = situation.passes
-    way: Way = first
     expected = plan[plan.chosen].work
     while True:
         attempt(course, way, situation, request, limits, plan, expected)
@@ -115,8 +116,12 @@ def _pursued(course: Course, model: Model, request: SampleRequest, limits: Limit
 
 
 def chooses(model: object, request: SampleRequest) -> bool:
-    """Whether the library chooses the way: where data are in memory and matrices can be held."""
-    if not isinstance(model, Model) or model.streams or model.dim > FULL_LIMIT:
+    """Whether the library chooses the way: where data are in memory. What only stochastic gradients
+    can do, or with a curvature of one's own, is theirs beyond 2000 parameters.
+    """
+    if not isinstance(model, Model) or model.streams:
+        return False
+    if model.dim > FULL_LIMIT and (restriction(request) or request.curvature is not None):
         return False
     return request.curvature is None or not request.curvature.diagonal
 
@@ -128,7 +133,9 @@ def taken(way: Way, model: Model, request: SampleRequest) -> Posterior:
 
     def run(worked: Model, curvature: Curvature | None, init: Array | None) -> Posterior:
         asked = replace(request, curvature=curvature, init=init)
-        return way.run(survey(worked, curvature, request.seed, request.scheme), asked)
+        situation = survey(worked, curvature, request.seed, request.scheme)
+        able = (one for one in ways_of(situation) if one.name == way.name)
+        return next(able, way).run(situation, asked)
 
     return in_working_coordinates(model, request.curvature, request.init, run)
 
@@ -168,9 +175,9 @@ def attempt(
             _interrupted(course, way, posterior, time.perf_counter() - began)
             return
         tries = MOST_WAYS if limits.remedy else 1
-        judgement = judge(
-            posterior, derived_seed(request.seed, number, Purpose.VERDICT), tries, course.modes
-        )
+        metric = None if situation.wide is None else situation.wide.gaussian
+        seed = derived_seed(request.seed, number, Purpose.VERDICT)
+        judgement = judge(posterior, seed, tries, course.modes, metric)
     course.caught.append(caught)
     _record(course, way, asked, posterior, judgement, time.perf_counter() - began, expected)
     if course.folder is not None:
@@ -251,7 +258,7 @@ def _stopped(course: Course, plan: Plan, limits: Limits, expected: float) -> str
     if limits.deadline is not None:
         left = as_seconds(limits.deadline) - (time.perf_counter() - course.began)
         situation = plan.situation
-        needed = expected * gradient_seconds(situation.model.work, situation.dim) * machine_factor()
+        needed = expected * situation.pass_seconds * machine_factor()
         if left < needed:
             return f"{max(left, 0.0):.0f} s are left; budget={course.work:.0f} repeats these draws"
     return ""
@@ -263,6 +270,6 @@ def _budget(limits: Limits, situation: Situation) -> float | None:
         return limits.budget
     if limits.budget is not None:
         raise InputError("give either a budget or a deadline, not both")
-    per_pass = gradient_seconds(situation.model.work, situation.dim) * machine_factor()
+    per_pass = situation.pass_seconds * machine_factor()
     allowed = as_seconds(limits.deadline) / per_pass
     return float(max(1.0, situation.passes + allowed))
