@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import scipy.linalg
@@ -71,7 +72,8 @@ class Head:
         """The diagonal of M⁻¹."""
         found = 1.0 / self.diagonal
         if self.heavy.size:
-            invert = scipy.linalg.lapack.get_lapack_funcs("trtri", (self.factor,))
+            lapack = scipy.linalg.lapack
+            invert = lapack.strtri if self.factor.dtype == np.float32 else lapack.dtrtri
             inverse, _ = invert(self.factor, lower=1)
             found[self.heavy] = np.einsum("ij,ij->j", inverse, inverse)
         return found
@@ -109,7 +111,7 @@ class Head:
     def _block_of(self, vectors: Array) -> Array:
         return np.asarray(vectors, dtype=self.factor.dtype)
 
-    def _divided(self, vectors: Array, how: str) -> Array:
+    def _divided(self, vectors: Array, how: Literal["T", "N"]) -> Array:
         """L⁻ᵀ ("T") or L⁻¹ ("N") times the heavy parts of rows."""
         heavy = self._block_of(vectors[:, self.heavy]).T
         return np.asarray(

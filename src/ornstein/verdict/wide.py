@@ -32,7 +32,7 @@ NAME, CHAINS = "moved draws", "R-hat, ESS"
 # Draws that are moved: as many as make so many numbers of parameters or predictors.
 NUMBERS, FEWEST, MOST = 3 * 10**7, 16, 48
 PILOTS, ACCEPTED, MOST_KICKS = 8, 0.6, 64
-ROUNDS, MOST_ROUNDS = 3, 8  # trajectories of each draw; more while −log density still changes
+ROUNDS, MOST_ROUNDS = 3, 5  # trajectories of each draw; more while −log density still changes
 ROWS = 500  # whose predictors are looked at
 KNOWN = 500  # draws that the spread of predictors is taken from
 LARGEST_MEMORY = 0.8  # of the start, in a direction that can tell anything

@@ -18,7 +18,8 @@ from ornstein.ways.rows import Wide
 from ornstein.ways.situation import Situation
 from ornstein.ways.way import Forecast, impossible
 
-WARM_UP = 40  # trajectories before the first draw, the pilot's included
+WARM_UP = 60  # trajectories before the first draw, the pilot's included
+STEP = 1.4  # of a kick, times D^(1/4): most trajectories are then accepted
 
 
 def _of(situation: Situation) -> Wide:
@@ -70,9 +71,13 @@ class WideHmc:
             return impossible(self.name, "its chains start at draws of a Gaussian, not at init")
         wide = _of(situation)
         quarters, few = wide.pace
-        # kicks that are accepted as often as wanted grow with what q leaves of the density
-        left = math.sqrt(max(wide.spread_of_weights * situation.dim, 0.0))
-        kicks = max(few, math.ceil(quarters * (1.0 + 0.5 * math.sqrt(left))))
+        if wide.gaussian.head.whole:
+            # kicks that are accepted as often as wanted grow with what q leaves of the density
+            left = math.sqrt(max(wide.spread_of_weights * situation.dim, 0.0))
+            kicks = math.ceil(1.0 + 0.5 * math.sqrt(left))
+        else:  # and with the parameters, where the metric is not q's
+            angle = 0.5 * math.pi * quarters
+            kicks = max(few, math.ceil(angle * situation.dim**0.25 / STEP))
         transitions = request.chains * (WARM_UP + self.times * request.draws)
         work = float(kicks * transitions)
         return Forecast(
