@@ -38,7 +38,7 @@ demo: $(VENV)/.installed-sklearn ## install, then run the main job on a real dat
 	@$(BIN)/ornstein demo
 
 test: $(VENV)/.installed-test ## run the tests and the doctests
-	@$(PYTEST)
+	@$(PYTEST) --durations=40 --durations-min=4
 
 test-slow: $(VENV)/.installed-test ## run the tests marked slow
 	@$(PYTEST) -m "slow and not nightly"
@@ -71,6 +71,7 @@ reproduce-quick: $(VENV)/.installed-test ## the paper's table and figures in sma
 
 docs: $(VENV)/.installed-docs ## build the documentation, warnings are errors
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@$(BIN)/python tools/check_site.py site
 	@echo "Open site/index.html"
 
 clean: ## remove the environment and all that was built

@@ -38,9 +38,12 @@ TARGETS = {
     "categorical": np.arange(ROWS) % 3,
     "poisson": np.arange(ROWS) % 5,
 }
-OBJECTS = ("arrays", "frames", "estimators", "numpyro")
+GROUPS = np.arange(ROWS) // 4
+OBJECTS = ("arrays", "frames", "estimators", "numpyro", "glmm")
 FILES = ("csv", "parquet", "command line")
-EVERYWHERE = (*OBJECTS, *FILES)
+TABLES = ("regress", *FILES)
+SAMPLED = ("arrays", "frames", "glmm", "regress")
+EVERYWHERE = (*OBJECTS, *TABLES)
 MISSING = r"missing|not finite|NaN|infinit|masked"
 NOT_NUMERIC = (
     r"numeric|numbers|cannot be put in order|could not convert|must be (a string|real|strictly)"
@@ -64,6 +67,9 @@ class Given:
     contents: bytes | None = None  # of a file, in place of the table
     arguments: tuple[str, ...] = ()  # more of the command line
     name: str = "table.csv"
+    formula: str = "y ~ ."
+    groups: Any = field(default_factory=GROUPS.copy)  # of a mixed model, and what varies there
+    effects: Any = None
 
     @property
     def matrix(self) -> Any:
@@ -149,6 +155,31 @@ def with_run(name: str, values: list[Any], *words: str) -> st.SearchStrategy[Giv
     )
 
 
+def with_formula(formulas: list[str], *words: str) -> st.SearchStrategy[Given]:
+    return st.builds(
+        lambda formula: replace(sound(), formula=formula, words=words), st.sampled_from(formulas)
+    )
+
+
+def with_groups(make: Any, *words: str) -> st.SearchStrategy[Given]:
+    """Other groups, made from a row's number."""
+    return st.builds(
+        lambda family, row: replace(sound(family), groups=make(row), words=words), FAMILIES, ROW
+    )
+
+
+def with_effects(make: Any, *words: str) -> st.SearchStrategy[Given]:
+    """Columns whose coefficients vary among groups."""
+    return st.builds(
+        lambda family, row: replace(sound(family), effects=make(row), words=words), FAMILIES, ROW
+    )
+
+
+def with_unknown(label: Any) -> Any:
+    """Groups of which the given row's is another one."""
+    return lambda row: put(GROUPS.astype(object), row, label)
+
+
 def put(array: Any, row: int, value: Any) -> Any:
     array = np.array(array, dtype=np.result_type(array, type(value)))
     array[row] = value
@@ -187,6 +218,10 @@ def on_command_line(*arguments: str, words: tuple[str, ...]) -> st.SearchStrateg
     )
 
 
+def two_effects(row: int) -> Any:
+    return np.column_stack([np.ones(ROWS), A])
+
+
 HEADER = b"a,b,y\n"
 LINES = st.lists(
     st.tuples(st.integers(-99, 99), st.integers(0, 9), st.integers(0, 1)), min_size=2, max_size=9
@@ -197,11 +232,11 @@ CORRUPTIONS: dict[str, tuple[tuple[str, ...], st.SearchStrategy[Given]]] = {
     "not a number": (EVERYWHERE, spoilt(st.just(float("nan")), MISSING, PLACE)),
     "infinity": (EVERYWHERE, spoilt(st.sampled_from([np.inf, -np.inf]), MISSING, PLACE)),
     "none": (
-        ("arrays", "frames", "estimators", *FILES),
+        ("arrays", "frames", "estimators", "glmm", *TABLES),
         spoilt(st.just(None), rf"{MISSING}|{NOT_NUMERIC}", PLACE),
     ),
     "missing of pandas": (
-        ("arrays", "frames", "csv"),
+        ("arrays", "frames", "glmm", "regress", "csv"),
         spoilt(st.sampled_from([pd.NA, pd.NaT]), rf"{MISSING}|{NOT_NUMERIC}", PLACE),
     ),
     "text among numbers": (
@@ -209,7 +244,7 @@ CORRUPTIONS: dict[str, tuple[tuple[str, ...], st.SearchStrategy[Given]]] = {
         spoilt(st.sampled_from(["high", "1,5", "--", "0x1f", "1.2.3"]), NOT_NUMERIC, PLACE),
     ),
     "complex number": (
-        ("arrays", "frames", "csv"),
+        ("arrays", "frames", "glmm", "regress", "csv"),
         spoilt(st.just(1.0 + 2.0j), NOT_NUMERIC, PLACE),
     ),
     "date among numbers": (
@@ -223,7 +258,7 @@ CORRUPTIONS: dict[str, tuple[tuple[str, ...], st.SearchStrategy[Given]]] = {
         spoilt(st.just(decimal.Decimal("nan")), rf"{MISSING}|{NOT_NUMERIC}", PLACE),
     ),
     "masked": (
-        ("arrays", "estimators"),
+        ("arrays", "estimators", "glmm"),
         spoilt_column(
             lambda column, row: np.ma.masked_array(column, mask=np.arange(ROWS) == row),
             MISSING,
@@ -250,7 +285,7 @@ CORRUPTIONS: dict[str, tuple[tuple[str, ...], st.SearchStrategy[Given]]] = {
         ),
     ),
     "labels without end": (
-        FILES,
+        TABLES,
         st.builds(
             lambda labels: Given(
                 {"a": np.resize(A, labels), "c": [f"label {number}" for number in range(labels)]},
@@ -260,22 +295,22 @@ CORRUPTIONS: dict[str, tuple[tuple[str, ...], st.SearchStrategy[Given]]] = {
             st.integers(101, 300),
         ),
     ),
-    "wrong length": (("arrays", "frames", "estimators", "numpyro"), lengths()),
+    "wrong length": ((*OBJECTS, "regress"), lengths()),
     "no rows": (
-        ("arrays", "frames", "estimators", *FILES),
+        ("arrays", "frames", "estimators", "glmm", *TABLES),
         st.builds(
             lambda family: replace(shorter(sound(family), 0), words=(r"rows|sample|empty",)),
             FAMILIES,
         ),
     ),
     "no columns": (
-        ("arrays", "estimators", *FILES),
+        ("arrays", "estimators", *TABLES),
         st.builds(
             lambda family: replace(sound(family), columns={}, words=(r"columns|feature",)), FAMILIES
         ),
     ),
     "constant columns": (
-        FILES,
+        TABLES,
         st.builds(
             lambda family, value: replace(
                 sound(family),
@@ -287,7 +322,7 @@ CORRUPTIONS: dict[str, tuple[tuple[str, ...], st.SearchStrategy[Given]]] = {
         ),
     ),
     "constant target": (
-        EVERYWHERE[:3] + FILES,
+        ("arrays", "frames", "estimators", "glmm", *TABLES),
         st.builds(
             lambda family, value: replace(
                 sound(family),
@@ -299,7 +334,7 @@ CORRUPTIONS: dict[str, tuple[tuple[str, ...], st.SearchStrategy[Given]]] = {
         ),
     ),
     "one row": (
-        ("arrays", "frames", *FILES),
+        ("arrays", "frames", *TABLES),
         st.builds(
             lambda family: replace(
                 shorter(sound(family), 1), words=(r"constant|one class|only one|one value|nothing",)
@@ -308,7 +343,7 @@ CORRUPTIONS: dict[str, tuple[tuple[str, ...], st.SearchStrategy[Given]]] = {
         ),
     ),
     "a third class": (
-        ("arrays", "frames", *FILES),
+        ("arrays", "frames", "glmm", *TABLES),
         spoilt_target("bernoulli", lambda y, row: put(y, row, 2), "two labels", "3"),
     ),
     "as many classes as rows": (
@@ -318,15 +353,15 @@ CORRUPTIONS: dict[str, tuple[tuple[str, ...], st.SearchStrategy[Given]]] = {
         ),
     ),
     "negative count": (
-        ("arrays", "frames", "estimators", *FILES),
+        ("arrays", "frames", "glmm", "estimators", *TABLES),
         spoilt_target("poisson", lambda y, row: put(y, row, -1 - row), "negative|counts"),
     ),
     "fraction of a count": (
-        ("arrays", "frames", *FILES),
+        ("arrays", "frames", "glmm", *TABLES),
         spoilt_target("poisson", lambda y, row: put(y, row, row + 0.5), "fractional", "counts"),
     ),
     "words for a target": (
-        ("arrays", "frames", *FILES),
+        ("arrays", "frames", "glmm", *TABLES),
         st.builds(
             lambda family: replace(
                 sound(family),
@@ -337,7 +372,7 @@ CORRUPTIONS: dict[str, tuple[tuple[str, ...], st.SearchStrategy[Given]]] = {
         ),
     ),
     "unknown family": (
-        ("arrays", "frames", *FILES),
+        ("arrays", "frames", "glmm", *TABLES),
         st.builds(
             lambda family: replace(
                 sound(), family=family, words=(f"unknown family {family!r}", "gaussian")
@@ -346,7 +381,7 @@ CORRUPTIONS: dict[str, tuple[tuple[str, ...], st.SearchStrategy[Given]]] = {
         ),
     ),
     "prior precision": (
-        EVERYWHERE[:3],
+        ("arrays", "frames", "estimators"),
         with_model("gaussian", "prior_precision", [-1.0, np.nan, np.inf, -1e-300], "negative"),
     ),
     "prior of another length": (
@@ -369,17 +404,133 @@ CORRUPTIONS: dict[str, tuple[tuple[str, ...], st.SearchStrategy[Given]]] = {
     "draws": (EVERYWHERE, with_run("draws", [0, -3, -(10**6)], r"draws|--draws", "0|-")),
     "chains": (EVERYWHERE, with_run("chains", [0, -1, -7], r"chains|--chains", "0|-")),
     "batch size": (
-        EVERYWHERE,
+        (*OBJECTS[:4], *TABLES),  # of a mixed model, groups are the examples
         with_run("batch_size", [0, -1, ROWS + 1, 10**9], r"between 1 and", str(ROWS)),
     ),
     "steps": (EVERYWHERE, with_run("max_steps", [0, -1, 3], r"\d")),
     "seed": (
-        ("arrays", "frames", *FILES),
+        ("arrays", "frames", "glmm", *TABLES),
         with_run("seed", [-1, -2, -(2**40)], "0 or more|or equal to 0|x>=0"),
     ),
-    "thin": (OBJECTS[:2], with_run("thin", [0, -1, 1.5, "often"], "positive whole number")),
-    "dtype": (OBJECTS[:2], with_run("dtype", ["float16", "int32", "double"], "float32")),
-    "keep": (OBJECTS[:2], with_run("keep", ["all", "low-rank:0", ""], "moments")),
+    "thin": (SAMPLED, with_run("thin", [0, -1, 1.5, "often"], "positive whole number")),
+    "dtype": (SAMPLED, with_run("dtype", ["float16", "int32", "double"], "float32")),
+    "keep": (SAMPLED, with_run("keep", ["all", "low-rank:0", ""], "moments")),
+    "formula of unknown columns": (
+        ("regress", "command line"),
+        with_formula(["y ~ a + zz", "y ~ a*zz", "y ~ bs(zz)", "y ~ C(zz)", "zz ~ a"], "'zz'"),
+    ),
+    "formula that is none": (
+        ("regress", "command line"),
+        with_formula(
+            ["y ~", "y", "", "~ a", "y ~ a +", "y ~ (a", "y ~~ a", "y = a", "y ~ a)", "y ~ a ~ b"],
+            "formula",
+        ),
+    ),
+    "formula that calls": (
+        ("regress", "command line"),
+        with_formula(
+            ["y ~ sin(a)", "y ~ open(a)", "y ~ a.mean()", "y ~ eval('1')", "y ~ np.log(a)"],
+            "formula|function|call",
+        ),
+    ),
+    "formula without columns": (
+        ("regress", "command line"),
+        with_formula(["y ~ 1", "y ~ 0", "y ~ -1"], "no columns"),
+    ),
+    "formula of no numbers": (
+        ("regress", "command line"),
+        with_formula(["y ~ log(a - 1000)", "y ~ sqrt(a - 99)"], "not finite", "row"),
+    ),
+    "spline of nothing": (
+        ("regress", "command line"),
+        with_formula(["y ~ bs(a, df=1)", "y ~ bs(a, df=-3)", "y ~ poly(a, 0)"], "computed|columns"),
+    ),
+    "missing rule": (
+        ("regress",),
+        with_model("gaussian", "missing", ["skip", "", None, 3], "drop", "error", "indicator"),
+    ),
+    "link": (
+        ("regress",),
+        with_model("bernoulli", "link", ["log10", "softmax", 3], "logit|must be a name"),
+    ),
+    "priors by name": (
+        ("regress",),
+        with_model(
+            "gaussian",
+            "priors",
+            [{"zz": orn.priors.Normal(0, 1)}, {"a": 3}, {"a": "wide"}, [orn.priors.Flat()]],
+        ),
+    ),
+    "weights of a table": (
+        ("regress",),
+        with_model("poisson", "weights", ["zz", np.ones(3), -np.ones(ROWS), np.full(ROWS, np.nan)]),
+    ),
+    "missing group": (
+        ("glmm",),
+        st.one_of(
+            *(
+                with_groups(with_unknown(label), "groups", "missing")
+                for label in (None, np.nan, pd.NA, pd.NaT)
+            )
+        ),
+    ),
+    "masked group": (
+        ("glmm",),
+        with_groups(
+            lambda row: np.ma.masked_array(GROUPS, mask=np.arange(ROWS) == row), "groups", "masked"
+        ),
+    ),
+    "groups of no kind": (
+        ("glmm",),
+        st.one_of(
+            *(
+                with_groups(lambda row, value=value: value, "groups")
+                for value in (None, 3, "ward", {"a": 1}, np.zeros((ROWS, 2)), [[1], [2, 3]])
+            )
+        ),
+    ),
+    "groups of another length": (
+        ("glmm",),
+        with_groups(lambda row: np.resize(GROUPS, row or 1), "groups", "rows", str(ROWS)),
+    ),
+    "groups in another order": (
+        ("glmm",),
+        st.builds(
+            lambda family: replace(
+                sound(family),
+                target=pd.Series(sound(family).target),
+                groups=pd.Series(GROUPS, index=range(ROWS)[::-1]),
+                words=("groups", "another order"),
+            ),
+            FAMILIES,
+        ),
+    ),
+    "one group": (("glmm",), with_groups(lambda row: np.full(ROWS, row), "one group only")),
+    "effects that are not finite": (
+        ("glmm",),
+        with_effects(lambda row: put(two_effects(row), row, np.nan), "Z", MISSING, "row"),
+    ),
+    "effects of another length": (
+        ("glmm",),
+        with_effects(lambda row: two_effects(row)[: row + 1][:-1], "Z", "rows"),
+    ),
+    "effects in words": (
+        ("glmm",),
+        with_effects(lambda row: np.full((ROWS, 1), "high"), r"\bZ\b", "numeric"),
+    ),
+    "collinear effects": (
+        ("glmm",),
+        with_effects(lambda row: two_effects(row)[:, [0, 1, 1]], "collinear"),
+    ),
+    "zero effects": (("glmm",), with_effects(lambda row: np.zeros((ROWS, 1)), "zero in every row")),
+    "points": (
+        ("glmm",),
+        with_model("poisson", "points", [0, -1, 26, 1.5, "many", None], "whole number from 1 to"),
+    ),
+    "priors of groups": (
+        ("glmm",),
+        with_model("poisson", "priors", ["wide", 3, {"a": 1.0}], "None, 'flat' or MixedPriors"),
+    ),
     "duplicate names": (
         FILES[:1] + FILES[2:],
         file_of(LINES.map(lambda rows: b"a,a,y\n" + rows), "table.csv", "two columns", "'a'"),
@@ -504,6 +655,37 @@ ESTIMATORS = {
 }
 
 
+# Families that mixed models have in the place of others.
+MIXED = {"categorical": "ordinal"}
+
+
+def through_glmm(given: Given) -> None:
+    family = MIXED.get(given.family, given.family)
+    matrix, groups = given.matrix, given.groups
+    if len(given.target) != ROWS and len(matrix) != ROWS:  # all of it is shorter
+        groups = groups[: len(matrix)]
+    if given.run_options:
+        return _sampled(sound_mixed(), given)
+    orn.glmm(matrix, given.target, groups, given.effects, family, **given.model_options)
+
+
+@functools.cache
+def sound_mixed() -> orn.Model:
+    return orn.glmm(sound().matrix, sound().target, GROUPS)
+
+
+def through_regress(given: Given) -> None:
+    lengths = {len(column) for column in (*given.columns.values(), given.target)}
+    columns = {**given.columns, "y": given.target}
+    table = pd.DataFrame(columns) if len(lengths) == 1 else columns
+    options = {"family": given.family, "missing": "error", "progress": False}
+    if given.run_options:
+        sampler = orn.ConstantSGD("full")
+        orn.fit(given.formula, table, sampler=sampler, **options, **given.run_options)
+    else:
+        orn.regress(given.formula, table, **{**options, **given.model_options})
+
+
 def through_estimators(given: Given) -> None:
     estimator = getattr(orn, ESTIMATORS[given.family])
     options = {**given.model_options, "draws": 5, **given.run_options}
@@ -523,7 +705,7 @@ def _regression(x: Any, y: Any) -> None:
 def through_files(given: Given, suffix: str = ".csv") -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = written(given, Path(folder), suffix)
-        model = regression(Request("y ~ .", given.family, missing="error"), path)
+        model = regression(Request(given.formula, given.family, missing="error"), path)
         _sampled(model, given)
 
 
@@ -559,7 +741,8 @@ def through_command_line(given: Given) -> None:
         options = [
             f"--{name.replace('_', '-')}={value}" for name, value in given.run_options.items()
         ]
-        arguments = ["fit", str(path), "--target", "y", "--family", given.family, "--out", str(out)]
+        asked = ["--formula", given.formula] if given.formula != "y ~ ." else ["--target", "y"]
+        arguments = ["fit", str(path), *asked, "--family", given.family, "--out", str(out)]
         arguments += ["--missing", "error"]
         said, complaints, code = io.StringIO(), io.StringIO(), 0
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complaints):
@@ -584,6 +767,8 @@ ENTRANCES = {
     "csv": through_files,
     "parquet": functools.partial(through_files, suffix=".parquet"),
     "numpyro": through_numpyro,
+    "glmm": through_glmm,
+    "regress": through_regress,
     "estimators": through_estimators,
     "command line": through_command_line,
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import re
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +17,7 @@ from ornstein.samplers import PUBLIC
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "ornstein"
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+NOTEBOOKS = sorted((ROOT / "docs").rglob("*.ipynb"))
 ARCHITECTURE = ROOT / "docs" / "developer" / "architecture.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
@@ -30,6 +33,46 @@ def test_code_blocks_run(page, capsys):
     namespace: dict[str, object] = {"__name__": "documentation"}
     for number, block in enumerate(blocks(page)):
         exec(compile(block, f"{page.name} block {number}", "exec"), namespace)
+
+
+def cells(notebook: Path) -> list[tuple[list[str], str]]:
+    """Tags and source of the cells of code."""
+    found = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    code = [cell for cell in found if cell["cell_type"] == "code"]
+    return [(cell["metadata"].get("tags", []), "".join(cell["source"])) for cell in code]
+
+
+def shown(source: str, name: str, namespace: dict[str, object]) -> object:
+    """Run a cell; the value of its last line is what a notebook shows."""
+    tree = ast.parse(source)
+    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, name, "exec"), namespace)
+    if last is None:
+        return None
+    return eval(compile(ast.Expression(last.value), name, "eval"), namespace)  # noqa: S307
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_run_on_a_sample(notebook):
+    """Cell by cell, and what a notebook would show has a picture or a table of its own."""
+    namespace: dict[str, object] = {"__name__": "notebook"}
+    tables = 0
+    for number, (tags, source) in enumerate(cells(notebook)):
+        value = shown(source, f"{notebook.name} cell {number}", namespace)
+        if "parameters" in tags:
+            namespace["rows"] = 2_000
+        if hasattr(value, "_repr_html_"):
+            text = value._repr_html_()
+            assert "<" in text and len(text) > 40
+            tables += 1
+    assert tables >= 5
+
+
+def test_notebooks_are_stored_without_outputs():
+    assert NOTEBOOKS
+    for notebook in NOTEBOOKS:
+        for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+            assert not cell.get("outputs") and cell.get("execution_count") is None
 
 
 def test_a_failing_block_would_be_noticed(tmp_path):

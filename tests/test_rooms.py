@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from configparser import ConfigParser
 
 from helpers import ROOT
 
@@ -24,6 +25,26 @@ def test_the_package_itself_holds_few_files():
 def test_no_file_is_long():
     lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
     assert [f"{path}: {length}" for path, length in lengths.items() if length > 400] == []
+
+
+def test_random_streams_are_made_in_one_place():
+    found = [path for path in FILES if "SeedSequence(" in path.read_text(encoding="utf-8")]
+    assert [path.relative_to(PACKAGE).as_posix() for path in found] == ["streams.py"]
+
+
+def test_theory_may_import_no_room_but_the_errors():
+    contracts = ConfigParser()
+    contracts.read(ROOT / ".importlinter")
+    theory = contracts["importlinter:contract:theory"]["forbidden_modules"].split()
+    rooms = {path.stem for path in PACKAGE.iterdir() if path.is_dir() or path.suffix == ".py"} - {
+        "__init__",
+        "__main__",
+        "_version",
+        "__pycache__",
+        "theory",
+        "errors",
+    }
+    assert set(theory) == {f"ornstein.{room}" for room in rooms}
 
 
 def test_little_is_any():

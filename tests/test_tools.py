@@ -5,6 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 
 import generated
+import mkdocs_hooks
 import pytest
 import rooms
 
@@ -78,3 +79,15 @@ def test_check_fails_in_a_sentence_and_writes_nothing(tmp_path, capsys):
     assert not path.exists()
     assert generated.write_or_check(path, "new", []) == 0
     assert generated.write_or_check(path, "new", ["--check"]) == 0
+
+
+def test_formulas_become_mathml():
+    page = (
+        '<p>The law <span class="arithmatex">\\(\\Sigma = A^{-1}/N\\)</span>, where'
+        '<div class="arithmatex">\\[ a &lt; b \\]</div></p>'
+    )
+    found = mkdocs_hooks.with_formulas(page)
+    assert "arithmatex" not in found and found.count("<math") == 2
+    assert 'display="inline"' in found and 'display="block"' in found
+    # what is no formula stays as it is
+    assert mkdocs_hooks.with_formulas("<p>a (b) [c]</p>") == "<p>a (b) [c]</p>"

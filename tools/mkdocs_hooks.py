@@ -1,12 +1,19 @@
-"""Hooks of the documentation: the reference takes the samplers from their registry."""
+"""Hooks of the documentation: the reference takes the samplers from their registry, formulas become
+MathML while the pages are built, and nothing is loaded from elsewhere.
+"""
 
 from __future__ import annotations
 
+import re
+from html import unescape
 from typing import Any
 
 from ornstein.samplers import PUBLIC
 
+# The theme takes this from another server, so that search works in pages opened from a file.
+FOREIGN = re.compile(r'(<script src=")https://unpkg\.com/iframe-worker/shim(")')
 MARKER = "<!-- samplers -->"
+FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 
 
 def with_samplers(markdown: str) -> str:
@@ -14,6 +21,42 @@ def with_samplers(markdown: str) -> str:
     return markdown.replace(MARKER, "\n".join(f"::: ornstein.{name}" for name in PUBLIC))
 
 
+def with_formulas(html: str) -> str:
+    """The page with MathML in place of LaTeX.
+
+    >>> with_formulas('<span class="arithmatex">\\\\(x^2\\\\)</span>')[:13]
+    '<math xmlns="'
+    """
+    from latex2mathml.converter import convert
+
+    def converted(found: re.Match[str]) -> str:
+        apart = found.group(2) == "["
+        formula = convert(unescape(found.group(3)).strip(), display="block" if apart else "inline")
+        return f'<div class="formula">{formula}</div>' if apart else str(formula)
+
+    return FORMULA.sub(converted, html)
+
+
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """What MkDocs calls for each page."""
     return with_samplers(markdown) if page.file.src_uri == "api.md" else markdown
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """What MkDocs calls with the HTML of each page."""
+    return with_formulas(html)
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """What MkDocs calls with each page as it will be written."""
+    return with_own_worker(output, page.file.url.count("/"))
+
+
+def on_post_template(output: str, **_: Any) -> str:
+    """What MkDocs calls with what is not a page of ours, as 404.html."""
+    return with_own_worker(output, 0)
+
+
+def with_own_worker(html: str, depth: int) -> str:
+    """The page with our own script for search, where it lies so many folders deep."""
+    return FOREIGN.sub(rf"\g<1>{'../' * depth}javascripts/worker.js\g<2>", html)

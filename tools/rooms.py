@@ -40,6 +40,7 @@ KNOWS = {
     "compute": "JAX: precision, compilation, the Kernel protocol",
     "theory": "formulas, on NumPy and SciPy alone",
     "streams": "random streams",
+    "markup": "tables in HTML, for notebooks",
     "checks": "what values must be",
     "errors": "errors and warnings",
     "types": "the types of arrays and trees",

@@ -145,6 +145,13 @@ def test_predict_adds_columns_and_its_intervals_hold_new_values(folder, capsys):
     assert list(found.columns[-4:]) == ["price_mean", "price_sd", "price_low", "price_high"]
     inside = (new["price"] >= found["price_low"]) & (new["price"] <= found["price_high"])
     assert abs(inside.mean() - 0.95) < 0.02
+    asked = ("--out", folder / "both.csv", "--expectation")
+    assert run("predict", folder / "fit" / "fit.orn", folder / "new.csv", *asked) == 0
+    both = pd.read_csv(folder / "both.csv")
+    assert list(both.columns[-3:]) == [
+        f"price_expectation_{name}" for name in ("sd", "low", "high")
+    ]
+    assert np.all(both["price_expectation_sd"] < 0.2 * both["price_sd"])
     # Without the noise of a single value the intervals would hold next to nothing.
     posterior = orn.load(folder / "fit" / "fit.orn")
     low, high = posterior.predict(new, draws=200).interval()
@@ -714,7 +721,9 @@ def test_the_table_and_settings_travel_with_the_fit(folder):
 
 
 def test_the_whole_way_builds_one_matrix_and_one_summary(tmp_path, monkeypatch):
-    """From the file to the report: counted, for each is work on all rows or all draws."""
+    """From the file to the report: counted, for each is work on all rows or all draws; figures of
+    effects take some rows.
+    """
     from ornstein.posterior.posterior import Posterior
     from ornstein.regression.design import Design
 
@@ -722,7 +731,8 @@ def test_the_whole_way_builds_one_matrix_and_one_summary(tmp_path, monkeypatch):
     build, summary = Design.build, Posterior.summary
 
     def counted_build(self, table, rows):
-        counts["build"] += 1
+        counts["build"] += rows == 1500
+        assert rows in (1000, 1500)
         return build(self, table, rows)
 
     def counted_summary(self, *arguments):
@@ -731,7 +741,7 @@ def test_the_whole_way_builds_one_matrix_and_one_summary(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Design, "build", counted_build)
     monkeypatch.setattr(Posterior, "summary", counted_summary)
-    houses(300).to_csv(tmp_path / "t.csv", index=False)
+    houses(1500).to_csv(tmp_path / "t.csv", index=False)
     formula = ("--formula", "price ~ bs(size, df=4) * area + age")
     assert run("fit", tmp_path / "t.csv", *formula, *QUICK, "--out", tmp_path / "fit") == 0
     assert counts == {"build": 1, "summary": 1}

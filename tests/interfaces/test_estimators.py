@@ -141,6 +141,18 @@ def test_predictive_spread_is_that_of_the_closed_form(regression):
     np.testing.assert_array_equal(found, fitted.predict(new))
 
 
+def test_expectation_and_outcome_have_two_names(regression):
+    X, y = regression[:2]
+    fitted = orn.BayesianRegressor(sampler="laplace", draws=100).fit(X, y)
+    _, outcome = fitted.predict(X[:5], return_std="outcome")
+    _, expectation = fitted.predict(X[:5], return_std="expectation")
+    np.testing.assert_array_equal(outcome, fitted.predict(X[:5], return_std=True)[1])
+    noise = np.mean(np.exp(2.0 * fitted.posterior_.params["log_scale"]))
+    np.testing.assert_allclose(outcome**2 - expectation**2, noise, rtol=1e-9)
+    with pytest.raises(orn.InputError, match="return_std must be"):
+        fitted.predict(X[:5], return_std="noise")
+
+
 def test_the_noise_is_found_where_it_is_not_given():
     """σ has a relative posterior sd of 1/√(2N) = 2.2 %: within 5 of them."""
     X, signal = data()

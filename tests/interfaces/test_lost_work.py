@@ -10,9 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from limits import child, finished
+from matplotlib.figure import Figure
 
 import ornstein as orn
 from ornstein.interfaces.cli.main import main
+from ornstein.interfaces.cli.outputs import is_ours
+from ornstein.posterior.plots import write_figure
 
 FILES = ["fit.orn", "posterior.nc", "report.html"]
 
@@ -63,6 +66,9 @@ elif moment == "twice":
     striking_before(chain.Chain, "advance", at=60, times=3)
 elif moment == "checking":
     striking_before(posterior.Posterior, "check")
+elif moment == "judging":
+    from ornstein.ways import automatic
+    striking_before(automatic, "judge")
 elif moment == "lost":  # in a callback of the garbage collector, which cannot raise
     import gc
     from ornstein.sampling.session import Session
@@ -107,13 +113,13 @@ main()
 """
 
 
-def command(table, out, draws):
-    options = ["--draws", draws, "--chains", "2", "--sampler", "constant-sgd-full"]
+def command(table, out, draws, sampler="constant-sgd-full"):
+    options = ["--draws", draws, "--chains", "2", "--sampler", sampler]
     return ["fit", table, "-t", "y", *options, "--out", out]
 
 
-def fit(table, out, moment="never", *, draws=200, **options):
-    return child(FIT, moment, *command(table, out, draws), **options)
+def fit(table, out, moment="never", *, draws=200, sampler="constant-sgd-full", **options):
+    return child(FIT, moment, *command(table, out, draws, sampler), **options)
 
 
 def run(*arguments):
@@ -198,6 +204,17 @@ def test_an_interrupt_later_keeps_the_draws_so_far(table, tmp_path):
         assert written(tmp_path / moment) == FILES
 
 
+def test_an_interrupt_while_a_way_is_judged_keeps_its_draws(table, tmp_path):
+    """Without a sampler: the library chooses a way, and judges it before it hands it over."""
+    code, out, err = finished(fit(table, tmp_path / "fit", "judging", sampler="auto"))
+    assert code == 130 and "Traceback" not in err, err
+    posterior = orn.load(tmp_path / "fit" / "fit.orn")
+    assert posterior.settings["complete"] is False and posterior.draws.shape == (2, 200, 4)
+    assert "200 of 200 draws a chain were taken, and are saved in" in err
+    assert "Verdict: " in out
+    assert written(tmp_path / "fit") == FILES
+
+
 def test_an_interrupt_of_the_report_says_what_is_saved(table, tmp_path):
     code, _, err = finished(fit(table, tmp_path / "fit", "checking"))
     assert code == 130
@@ -259,6 +276,21 @@ def test_a_user_s_own_files_are_not_written_over(table, tmp_path, no_report, cap
         assert run(*again) == 2
         assert (out / name).read_text() == "my own"
         assert run(*again, "--force") == 0
+
+
+def test_plots_are_not_written_over_files_of_the_user_s(table, tmp_path):
+    mine, ours = tmp_path / "mine.png", tmp_path / "ours.png"
+    mine.write_bytes(b"my own")
+    for name in ("plan", "compare"):
+        assert run(name, table, "-t", "y", "--plot", mine) == 2
+        assert run(name, table, "-t", "y", "--plot", table, "--force") == 2
+    assert mine.read_bytes() == b"my own"
+    figure = Figure()
+    for ending in (".png", ".svg", ".pdf"):
+        write_figure(figure, ours.with_suffix(ending))
+        assert is_ours(ours.with_suffix(ending))
+        figure.savefig(tmp_path / f"foreign{ending}")
+        assert not is_ours(tmp_path / f"foreign{ending}")
 
 
 def test_predict_writes_over_neither_its_input_nor_a_foreign_table(table, tmp_path, no_report):

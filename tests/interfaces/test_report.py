@@ -84,19 +84,52 @@ class Elements(HTMLParser):
             self.open.pop()
 
 
-def test_the_page_has_every_section_in_order_with_the_verdict_first(page):
+def test_the_page_leads_with_two_verdicts_and_the_coefficients(page):
     text = page.read_text(encoding="utf-8")
     sections = re.findall(r'<section id="([^"]+)"', text)
     assert sections == [
+        "answers",
+        "coefficients",
         "verdict",
         "critique",
-        "coefficients",
+        "effects",
+        "calibration",
         "covariance",
         "chains",
-        "calibration",
         "settings",
     ]
     assert re.search(r"Verdict: (trusted|caution|not trusted)", text)
+    assert re.search(r"Model: (fits|doubtful|does not fit)", text)
+
+
+def test_rows_say_what_they_are_compared_with_and_their_prior(fitted, page):
+    text = page.read_text(encoding="utf-8")
+    (small,) = re.findall(r"<span>area=south</span><small>([^<]*)</small>", text)
+    assert small.startswith("compared with area=north · prior Normal(0, ")
+    for name, prior in fitted.model.priors.items():
+        assert f"prior {prior}" in text, name
+
+
+def test_bars_are_in_the_units_of_the_numbers(tmp_path):
+    """Those of one factor share a scale, with zero in the middle; a shared interval is the same
+    share of the track in every row.
+    """
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame({"x": 1e6 * rng.normal(size=400), "g": rng.choice(list("abc"), 400)})
+    frame["y"] = 1e-6 * frame["x"] + frame["g"].map({"a": 0.0, "b": 1.0, "c": -3.0})
+    frame["y"] += 0.5 * rng.normal(size=400)
+    post = orn.laplace(orn.regress("y ~ x + g", frame, progress=False), seed=0)
+    text = post.report(tmp_path / "r.html").read_text(encoding="utf-8")
+    pattern = r"interval[^>]*left:([-\d.]+)%;width:([\d.]+)%"
+    left, width = np.array(re.findall(pattern, text), dtype=float).T
+    summary = post.summary()
+    low, high = summary["2.5%"].to_numpy(), summary["97.5%"].to_numpy()
+    ends = np.maximum(np.abs(low), np.abs(high))
+    reach = np.array([ends[0], ends[1:3].max(), ends[1:3].max(), *ends[3:]])
+    # the scale is shown as exp of what is sampled
+    for row in range(4):
+        assert left[row] == pytest.approx(50.0 + 47.0 * low[row] / reach[row], abs=0.02)
+        assert width[row] == pytest.approx(47.0 * (high[row] - low[row]) / reach[row], abs=0.02)
 
 
 def test_the_page_needs_nothing_else_and_runs_nothing(page):
@@ -151,13 +184,15 @@ def test_figures_use_the_page_s_colours_only(page):
 def test_a_loaded_fit_is_reported_without_its_data(fitted, tmp_path):
     path = orn.load(fitted.save(tmp_path / "fit.orn")).report(tmp_path / "again.html")
     sections = re.findall(r'<section id="([^"]+)"', path.read_text(encoding="utf-8"))
-    assert sections == ["verdict", "critique", "coefficients", "covariance", "chains", "settings"]
+    parts = ["answers", "coefficients", "verdict", "critique", "covariance", "chains", "settings"]
+    assert sections == parts
     assert "price" in path.read_text(encoding="utf-8")
     with pytest.raises(orn.FileError, match="cannot write"):
         fitted.report(tmp_path / "absent" / "report.html")
 
 
 FULL = orn.ConstantSGD("full")
+ALL = ("effects", "calibration", "covariance", "chains")
 
 
 def sampled(sampler=FULL, columns: int = 3, **options) -> orn.Posterior:
@@ -173,13 +208,13 @@ def sampled(sampler=FULL, columns: int = 3, **options) -> orn.Posterior:
     [
         (
             lambda: sampled(orn.ConstantSGD("full", damping=0.5)),
-            ("covariance", "chains", "calibration"),
+            ALL,
         ),
-        (lambda: sampled(orn.IASG()), ("covariance", "chains", "calibration")),
-        (lambda: sampled(draws=2, chains=1), ("covariance", "chains", "calibration")),
-        (lambda: sampled(columns=70), ("covariance", "chains", "calibration")),
+        (lambda: sampled(orn.IASG()), ALL),
+        (lambda: sampled(draws=2, chains=1), ALL),
+        (lambda: sampled(columns=70), ALL),
         (lambda: sampled(keep="moments"), ()),
-        (lambda: orn.laplace(sampled(draws=1).model), ("calibration",)),
+        (lambda: orn.laplace(sampled(draws=1).model), ("effects", "calibration")),
         (
             lambda: orn.sample(
                 orn.glm(
@@ -193,7 +228,7 @@ def sampled(sampler=FULL, columns: int = 3, **options) -> orn.Posterior:
                 draws=50,
                 progress=False,
             ),
-            ("chains", "calibration"),
+            ("effects", "calibration", "chains"),
         ),
     ],
     ids=[
@@ -210,7 +245,8 @@ def sampled(sampler=FULL, columns: int = 3, **options) -> orn.Posterior:
 def test_every_kind_of_posterior_has_a_report(make, sections, tmp_path):
     text = make().report(tmp_path / "report.html").read_text(encoding="utf-8")
     found = re.findall(r'<section id="([^"]+)"', text)
-    assert tuple(found) == ("verdict", "critique", "coefficients", *sections, "settings")
+    first = ("answers", "coefficients", "verdict", "critique")
+    assert tuple(found) == (*first, *sections, "settings")
     assert Elements(text).open == []
 
 
@@ -259,6 +295,9 @@ def calibrated(family: str, wrong: bool, rows: int = 4000):
         response = signal + noise
     elif family == "poisson":
         response = rng.poisson(np.exp(signal + 1.0) * (rng.gamma(1.0, 1.0, rows) if wrong else 1.0))
+    elif family == "gamma":
+        shape = np.where(rng.uniform(size=rows) < 0.5, 0.5, 8.0) if wrong else 2.0
+        response = np.exp(signal) * rng.gamma(shape, 1.0 / shape, rows)
     elif family == "bernoulli":
         response = rng.uniform(size=rows) < scipy.special.expit(
             (4.0 * np.maximum(signal, 0.0) - 0.5) if wrong else signal
@@ -274,7 +313,7 @@ def calibrated(family: str, wrong: bool, rows: int = 4000):
     return calibrate(orn.laplace(model, draws=200, chains=1), model)
 
 
-@pytest.mark.parametrize("family", ["gaussian", "poisson", "bernoulli", "categorical"])
+@pytest.mark.parametrize("family", ["gaussian", "poisson", "gamma", "bernoulli", "categorical"])
 def test_calibration_tells_a_right_model_from_a_wrong_one(family):
     """Numbers: Kolmogorov–Smirnov against uniform. Classes: χ² of the groups. Right: p above 1e-3;
     wrong: below 1e-6.

@@ -11,13 +11,16 @@ from helpers import all_minibatches
 
 import ornstein as orn
 from ornstein.compute.precision import width
+from ornstein.model.regression import glm
 
 ROWS, BATCH = 5, 2
 ALWAYS = ("gaussian", "categorical", "negative-binomial", "student-t", "weibull")
+# Families with an auxiliary parameter that follows X's last column.
+WITH_COLUMNS = {"gaussian, scale": "scale", "hurdle-poisson, zero": "zero"}
 FAMILIES = [
     name if name in ALWAYS else pytest.param(name, marks=pytest.mark.slow)
     for name in orn.families.TABLE
-]
+] + list(WITH_COLUMNS)
 
 
 def tiny(name):
@@ -35,6 +38,8 @@ def tiny(name):
         "gamma": counts + 0.5,
         "log-normal": counts + 0.5,
     }.get(name, counts)
+    if name in WITH_COLUMNS:
+        return glm(X, y, name.split(",")[0], parts={WITH_COLUMNS[name]: 1})
     classes = {"categorical": [0, 1, 2], "ordinal": [0, 1, 2, 3]}.get(name)
     return orn.glm(X, y, name, classes=classes)
 

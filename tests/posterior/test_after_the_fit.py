@@ -52,6 +52,26 @@ def test_leave_one_out_is_that_of_exact_refits():
     assert abs(some.elpd - exact) < 4.0 * some.subsampling_se + 0.3
 
 
+def test_leave_one_out_of_counts_is_that_of_exact_refits():
+    """Two parameters, summed over a fine grid, once for each row left out."""
+    x, y = X[:24, 0], COUNTS[:24]
+    model = orn.glm(x[:, None], y, "poisson", prior_precision=1.0, intercept_precision=1.0)
+    slope, level = (part.ravel() for part in np.meshgrid(*[np.linspace(-2.0, 2.0, 201)] * 2))
+    rates = np.exp(np.outer(slope, x) + level[:, None])
+    density = scipy.stats.poisson.logpmf(y, rates)
+    total = density.sum(axis=1) - 0.5 * (slope**2 + level**2)
+    exact = 0.0
+    for row in range(len(y)):
+        weight = np.exp(total - density[:, row] - np.max(total - density[:, row]))
+        exact += np.log(np.sum(weight * np.exp(density[:, row])) / np.sum(weight))
+    chance = np.exp(total - total.max())
+    places = np.random.default_rng(0).choice(len(chance), 2000, p=chance / chance.sum())
+    assert model.names == ("x0", "intercept")
+    drawn = np.column_stack([slope[places], level[places]]).reshape(4, 500, 2)
+    found = orn.Posterior(drawn, model.names, model.layout, {}, model=model).loo()
+    assert found.elpd == pytest.approx(exact, abs=0.3)
+
+
 def test_the_better_model_comes_first():
     fits = {
         name: orn.laplace(orn.glm(X[:, :k], COUNTS, "poisson"), seed=0)
@@ -82,6 +102,7 @@ def test_arviz_gets_the_groups_it_asks_for(tmp_path):
         np.testing.assert_allclose(density[chain, draw], wanted, rtol=1e-9)
     np.testing.assert_array_equal(np.asarray(data["observed_data"]["y"]), COUNTS)
     assert data["posterior_predictive"]["y"].shape == density.shape
+    assert "observed_data" in post.to_arviz(groups=("log_likelihood",))
     theirs = arviz.loo(data)
     elpd = getattr(theirs, "elpd_loo", None) or theirs.elpd
     assert post.loo().elpd == pytest.approx(elpd, abs=0.1)
@@ -130,8 +151,125 @@ def test_effects_of_labels_are_differences():
     found = post.effects("kind", frame)
     assert found.names == ("kind=b − kind=a", "kind=c − kind=a")
     assert found.mean == pytest.approx([2.0, 0.0], abs=0.15)
-    with pytest.raises(orn.InputError, match="give data="):
-        post.effects("kind")
+    np.testing.assert_array_equal(post.effects("kind").draws, found.draws)
+    kinds = post.predict_at(kind=["a", "c"])
+    assert kinds.names == ("kind=a", "kind=c")
+    np.testing.assert_allclose(kinds.draws[:, 1] - kinds.draws[:, 0], found.draws[:, 1])
+    with pytest.raises(orn.InputError, match="nothing can be predicted at kind = 'z'"):
+        post.predict_at(kind=["z"])
+    with pytest.raises(orn.InputError, match="ratios for the links"):
+        found.ratios()
+
+
+SEEN = pd.DataFrame(
+    {
+        "x": rng.uniform(-1.0, 1.0, 300),
+        "month": rng.integers(1, 4, 300),
+        "hours": rng.uniform(1.0, 3.0, 300),
+    }
+)
+LOG_RATE = 0.3 * SEEN["x"] + 0.2 * (SEEN["month"] == 3)
+SEEN["count"] = rng.poisson(np.exp(LOG_RATE) * SEEN["hours"])
+SEEN["many"] = SEEN["count"] > 1
+
+
+def test_effects_along_a_column_are_averages_over_the_model_s_rows():
+    """A spline, numbers as labels, an offset: no table has to be given again."""
+    formula = "count ~ bs(x, df=4) + C(month) + offset(log(hours))"
+    post = orn.laplace(orn.regress(formula, SEEN, family="poisson", progress=False), seed=0)
+    along = post.effects("x")
+    curve = along.curve()
+    assert list(curve.columns) == ["x", "mean", "sd", "low", "high"] and len(curve) == 25
+    assert np.all((curve["low"] < curve["mean"]) & (curve["mean"] < curve["high"]))
+    at = float(curve["x"][7])
+    wanted = post.predict(SEEN.assign(x=at)).draws.mean(axis=1)
+    assert curve["mean"][7] == pytest.approx(wanted.mean(), rel=1e-9)
+    assert curve["low"][7] == pytest.approx(np.quantile(wanted, 0.025), rel=1e-9)
+    # the slope by differences, inside the range of the spline
+    step, inner = 1e-5, SEEN[np.abs(SEEN["x"]) < 0.95]
+    up, down = (post.predict(inner.assign(x=inner["x"] + s)).draws for s in (step, -step))
+    inside = ((up - down) / (2.0 * step)).mean()
+    assert post.effects("x", inner).mean[0] == pytest.approx(inside, rel=1e-4)
+    months = post.effects("month")
+    assert months.names == ("month=2 − month=1", "month=3 − month=1")
+    ratios = months.ratios()
+    place = post.names.index("month=3")
+    flat = np.exp(post.draws[..., place].ravel())
+    assert months.ratio_name == "rate ratio"
+    assert ratios["mean"].iloc[1] == pytest.approx(flat.mean(), rel=0.02)
+    assert post.effects("hours").curve()["hours"].iloc[0] == pytest.approx(1.0, abs=0.1)
+
+
+def test_effects_of_arrays_have_the_offset_of_their_rows():
+    offset = np.log(SEEN["hours"].to_numpy())
+    model = orn.glm(SEEN[["x"]], SEEN["count"], "poisson", offset=offset)
+    post = orn.laplace(model, draws=250, seed=0)
+    slope, level = (post.params[name].ravel() for name in ("coef", "intercept"))
+    rates = np.exp(np.outer(slope, SEEN["x"]) + level[:, None] + offset)
+    found = post.effects("x", draws=None)
+    assert found.mean[0] == pytest.approx((rates.mean(axis=1) * slope).mean(), rel=1e-5)
+
+
+def test_odds_ratios_are_those_of_the_coefficients():
+    post = orn.laplace(orn.regress("many ~ x + C(month)", SEEN, progress=False), draws=250, seed=0)
+    odds = post.effects("x", draws=None).ratios()
+    wanted = np.exp(post.draws[..., post.names.index("x")])
+    assert odds["mean"].iloc[0] == pytest.approx(wanted.mean(), rel=1e-9)
+    assert odds["high"].iloc[0] == pytest.approx(np.quantile(wanted, 0.975), rel=1e-9)
+
+
+@pytest.mark.parametrize("column", ["x", "month"])
+def test_each_effect_has_a_plot(column, tmp_path):
+    table = SEEN.assign(kind=np.array(["a", "b", "c"])[np.arange(300) % 3])
+    post = orn.laplace(orn.regress("kind ~ x + C(month)", table, progress=False), seed=0)
+    found = post.effects(column, draws=50)
+    axes = found.plot(tmp_path / "effect.png").axes[0]
+    assert (tmp_path / "effect.png").stat().st_size > 1000
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b", "c"]
+    assert axes.get_xlabel() == column
+    total = found.along.draws.sum(axis=2)
+    np.testing.assert_allclose(total, 1.0, rtol=1e-9)  # probabilities of the classes
+    assert "<table" in found._repr_html_()
+
+
+def test_missing_values_that_were_filled_are_filled_in_effects_too():
+    table = SEEN.assign(x=SEEN["x"].where(np.arange(300) % 7 > 0))
+    model = orn.regress("count ~ x", table, family="poisson", missing="indicator", progress=False)
+    post = orn.laplace(model, seed=0)
+    assert model.table["x"].isna().sum() == table["x"].isna().sum()
+    own = post.predict_at(x=[0.5]).mean[0]
+    marked = post.predict(table.assign(x=0.5)).mean.mean()
+    assert own == pytest.approx(marked, rel=1e-9)
+
+
+def test_a_notebook_shows_results_as_tables_and_a_repr_is_one_line():
+    table = SEEN.assign(**{"<b>": SEEN["x"] ** 2})
+    model = orn.regress("many ~ `<b>` + C(month)", table, progress=False)
+    post = orn.fit("many ~ `<b>` + C(month)", table, draws=100, chains=2, progress=False)
+    results = [model, post, post.check(), post.critique(), post.predict(table), post.plan]
+    words = ["bernoulli", "Posterior", "Verdict", "Model: ", "300 rows", "Plan for"]
+    for result, word in zip(results, words, strict=True):
+        assert "\n" not in repr(result) and len(repr(result)) < 200
+        assert word in result._repr_html_()
+        assert "<b>" not in result._repr_html_()
+    assert "&lt;b&gt;" in post._repr_html_()
+    own = orn.Model(lambda p, x: -0.5 * (x - p["<i>"]) ** 2, np.arange(9.0), init={"<i>": 0.0})
+    assert repr(own) == "Model(9 rows, 1 parameters)"
+    assert "&lt;i&gt;" in own._repr_html_()
+
+
+def test_a_summary_names_priors_and_where_they_outweigh_the_data():
+    priors = {"x": orn.priors.Normal(0.0, 0.01)}
+    weak = orn.laplace(orn.regress("many ~ x + C(month)", SEEN, priors=priors, progress=False))
+    summary = weak.summary()
+    assert summary.loc["x", "prior"] == "Normal(0, 0.01)"
+    assert summary.loc["month=3", "prior"] == "Normal(0, 2.5)"
+    assert summary.columns.name == "the prior outweighs the data: x"
+    default = orn.laplace(orn.regress("many ~ x + C(month)", SEEN, progress=False)).summary()
+    assert default.columns.name is None
+    arrays = orn.laplace(orn.glm(X, COUNTS, "poisson", priors={"x1": orn.priors.Normal(0, 1e-3)}))
+    assert arrays.summary().attrs["priors"]["x1"] == "Normal(0, 0.001)"
+    assert arrays.summary().columns.name == "the prior outweighs the data: x1"
 
 
 def test_a_quantity_of_the_users_is_judged():

@@ -54,7 +54,7 @@ from ornstein.errors import FileError
 from ornstein.interfaces.cli.results import write_netcdf
 from ornstein.interfaces.table.predicting import write_table
 from ornstein.model.parameters import Layout
-from ornstein.posterior.plots import write_figure
+from ornstein.posterior.drawing import write_figure
 from ornstein.posterior.posterior import Posterior
 from matplotlib.figure import Figure
 

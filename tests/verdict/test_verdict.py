@@ -162,7 +162,8 @@ def test_it_prints_as_a_table(regular):
     marks = Verdict(
         (Finding("b", "caution", 3.0, 2.0, "so-so", "wait", "why"), skipped("d", "nothing to see"))
     )
-    assert repr(marks).splitlines()[1:] == [
+    assert repr(marks) == "Verdict(caution, 2 findings)"
+    assert str(marks).splitlines()[1:] == [
         "  [??] b  so-so",
         "          why",
         "          → wait",

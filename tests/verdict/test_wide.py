@@ -16,7 +16,7 @@ def moved(shift, width, memory, seed=0):
     before = rng.standard_normal((COUNT, SIZE))
     fresh = shift + width * rng.standard_normal((COUNT, SIZE))
     after = memory * before + (1.0 - memory) * shift + np.sqrt(1.0 - memory**2) * (fresh - shift)
-    return Shifts.of(before, after, np.zeros(SIZE), np.ones(SIZE), 1000.0)
+    return Shifts.of(before, after, np.zeros(SIZE), np.ones(SIZE), np.full(SIZE, 1000.0))
 
 
 @pytest.mark.parametrize("memory", [0.0, 0.5])

@@ -67,6 +67,12 @@ class TestProbe:
         assert of_skewed.probe.kl > 0.1
         assert of_skewed.probe.shift == pytest.approx(np.euler_gamma, abs=0.1)
 
+    def test_it_stays_within_a_budget(self, skewed, of_skewed):
+        small = survey(skewed, allowed=150.0)
+        assert small.passes < 150.0 < of_skewed.passes and small.fitted is None
+        enough = survey(skewed, allowed=of_skewed.passes + 100.0)
+        assert enough.passes == of_skewed.passes and enough.probe == of_skewed.probe
+
     def test_the_shift_counts_whatever_the_kl(self, of_skewed):
         little = replace(of_skewed, probe=replace(of_skewed.probe, kl=0.0, shift=0.2))
         assert little.laplace_kl > GOOD
@@ -124,6 +130,23 @@ def finding(name, level="caution", number=0.0):
     return Finding(name, level, number, 0.0, "")
 
 
+def test_data_on_disk_have_a_plan_and_a_verdict(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 3))
+    rows = {"x": X, "y": X @ [1.0, -1.0, 0.5] + rng.normal(size=3000)}
+    for name, values in rows.items():
+        np.save(tmp_path / f"{name}.npy", values)
+    x, y = (np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in ("x", "y"))
+    model = orn.glm(x, y, noise_scale=1.0)
+    assert model.streams
+    plan = orn.plan(model)
+    assert plan["nuts"].words == plan["nuts-metric"].words == "it needs all rows in memory"
+    answer = orn.sample(model, draws=200, **QUIET)
+    assert answer.check().trusted and answer.history[0].way == plan.chosen
+    held = orn.measure(orn.glm(rows["x"], rows["y"], noise_scale=1.0)).laplace
+    assert max(answer.kl_to(held)) < 0.05
+
+
 class TestRemedies:
     def next_after(self, situation, name, *raised):
         way = way_by_name(name)
@@ -138,8 +161,10 @@ class TestRemedies:
         way = self.next_after(of_skewed, "laplace", finding("moved draws", "not trusted"))
         assert way.forecast(of_skewed, SampleRequest()).kl == 0.0
 
-    def test_other_modes_bind_all_ways(self, of_skewed):
-        assert self.next_after(of_skewed, "laplace", finding("other modes")) is None
+    @pytest.mark.parametrize("name", ["other modes", "density"])
+    def test_what_binds_all_ways(self, of_skewed, name):
+        assert self.next_after(of_skewed, "laplace", finding(name)) is None
+        assert self.next_after(of_skewed, "laplace", finding(name), finding("moved draws"))
 
     def test_at_most_four_ways_and_none_beyond_the_budget(self, of_skewed):
         tried = [Tried(way_by_name("laplace"), (finding("moved draws"),), True)]
@@ -213,12 +238,34 @@ class Wrong:
         return None
 
 
+class Singular(Wrong):
+    """A way that meets a matrix without an inverse."""
+
+    def run(self, situation, request, work=1.0):
+        raise np.linalg.LinAlgError("Singular matrix")
+
+
 class TestLoop:
     """The loop with a first way that is wrong."""
 
     @pytest.fixture
     def first_wrong(self, monkeypatch):
         monkeypatch.setattr(loop, "way_by_name", lambda name: Wrong())
+
+    def test_a_line_before_each_way(self, gaussian, first_wrong, capsys):
+        orn.sample(gaussian, draws=100, chains=2)
+        first, second = capsys.readouterr().err.splitlines()[:2]
+        assert first.startswith("ornstein: laplace: ") and "about" in first
+        assert (
+            second.startswith("ornstein: after wrong: not trusted, ") and "; predicted KL" in second
+        )
+
+    def test_numbers_that_cannot_be_computed_with_end_one_way_alone(self, gaussian, monkeypatch):
+        monkeypatch.setattr(loop, "way_by_name", lambda name: Singular())
+        answer = orn.sample(gaussian, draws=200, **QUIET)
+        assert [one.verdict for one in answer.history] == ["refused", "trusted"]
+        with pytest.raises(orn.OrnsteinError, match="bring the columns of the data to a common"):
+            orn.sample(gaussian, remedy=False, **QUIET)
 
     def test_a_wrong_way_is_followed_by_a_right_one(self, gaussian, first_wrong):
         answer = orn.sample(gaussian, **QUIET)
@@ -263,6 +310,17 @@ def test_weights_that_are_too_uneven_are_refused():
     )
     with pytest.raises(orn.WayError, match="cannot be relied on: Pareto k"):
         way_by_name("laplace-weighted").run(replace(survey(model), fitted=None), SampleRequest())
+
+
+def test_moments_are_those_of_all_weighted_points(skewed):
+    """log of an exponential: mean −γ, variance π²/6; 10,000 points tell more than 400 draws."""
+    answer = orn.sample(skewed, "laplace-weighted", draws=100, **QUIET)
+    assert not answer.settings["exact_moments"]
+    many = answer.settings["effective_draws"]
+    assert many > 4000 and answer.summary()["ess_bulk"].max() <= 400 * 1.5
+    error = 5.0 * np.pi / np.sqrt(6.0 * many)
+    np.testing.assert_allclose(answer.mean, -np.euler_gamma, atol=error)
+    np.testing.assert_allclose(np.diagonal(answer.covariance), np.pi**2 / 6.0, rtol=0.15)
 
 
 def test_resampling_keeps_shares():

@@ -17,6 +17,7 @@ import numpy as np
 from ornstein.compute.one_thread import one_thread
 from ornstein.curvature.derivatives import Derivatives, derivatives_of
 from ornstein.errors import InputError
+from ornstein.model import tables
 from ornstein.model.families.family import Family
 from ornstein.model.families.gaussian import Gaussian
 from ornstein.model.families.table import family_of
@@ -351,7 +352,7 @@ def _facts(block: tuple[Array, Array], discrete: bool) -> dict[str, PyTree]:
     target = block[1]
     rows = {"rows": len(target), "columns": _spread(block[0])}
     if discrete:
-        labels, counts = np.unique(target, return_counts=True)
+        labels, counts = np.unique(tables.labels(target, "y"), return_counts=True)
         return {**rows, "labels": labels, "counts": counts}
     numbers = np.asarray(target, dtype=float)
     return {**rows, "sum": float(numbers.sum()), "squares": float(numbers @ numbers)}

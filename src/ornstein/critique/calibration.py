@@ -41,8 +41,8 @@ def _numbers(evidence: Evidence) -> Finding:
 def _labels(evidence: Evidence) -> Finding:
     """The root mean square of the gaps in ten groups of each label, with the noise taken off."""
     likelihood = evidence.model.likelihood
-    shared = likelihood.shared(evidence.model.layout.unflatten(evidence.posterior.mean))
-    found = likelihood.mean(evidence.predictor[None], {k: v[None] for k, v in shared.items()})[0]
+    shared = {name: value[None] for name, value in evidence.shared_at_mean.items()}
+    found = likelihood.mean(evidence.predictor[None], shared)[0]
     probabilities = np.stack([1.0 - found, found], axis=1) if found.ndim == 1 else found
     labels = range(1, 2) if found.ndim == 1 else range(probabilities.shape[1])
     worst, worst_chance = 0.0, 1.0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ornstein import markup
 from ornstein.critique.calibration import calibration
 from ornstein.critique.dispersion import dispersion
 from ornstein.critique.evidence import Evidence
@@ -98,7 +99,12 @@ class Critique:
                 lines.append(f"{under}→ {finding.remedy}")
         return "\n".join(lines)
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return f"Critique({self.level}, {len(self.findings)} findings)"
+
+    def _repr_html_(self) -> str:
+        found = [(one.name, one.level, one.sentence, one.remedy) for one in self.findings]
+        return markup.findings("Model", self.level, found)
 
 
 def critique(posterior: Posterior, model: Model | None = None, *, seed: int = 0) -> Critique:

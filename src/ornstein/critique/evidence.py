@@ -82,6 +82,13 @@ class Evidence:
         return (self.y - self.law.mean()[0]) / np.maximum(self.law.std()[0], 1e-300)
 
     @cached_property
+    def probabilities(self) -> Array:
+        """Of labels, over the posterior: (rows,), or with the classes as a second axis."""
+        return np.concatenate(
+            [block.mean(axis=0) for block in self._rows_at(self._draws).blocks()], axis=0
+        )
+
+    @cached_property
     def transforms(self) -> Array:
         """Where y lies in its predictive law, uniform if the model fits; at a random place of the
         jump where outcomes are discrete.
@@ -108,10 +115,10 @@ class Evidence:
     def slopes(self) -> tuple[Array, Array]:
         """First and second derivative of log p(y | u) of each row at the posterior mean."""
         likelihood, hyper = self.model.likelihood, self.model.hyperparameters
-        shared = likelihood.shared(self.model.layout.unflatten(self.posterior.mean))
+        shared = self.shared_at_mean
 
-        def density(u: Any, y: Any) -> Any:
-            return likelihood.law.log_density(u, y, shared, hyper)
+        def density(u: Any, y: Any, own: Any) -> Any:
+            return likelihood.law.log_density(u, y, own, hyper)
 
         with double():
             first = jax.jit(jax.vmap(jax.grad(density)))
@@ -119,9 +126,21 @@ class Evidence:
             response = np.asarray(self.model.response[self.rows])
             values = response if response.dtype.kind in "iu" else response.astype(float)
             return (
-                np.asarray(first(self.predictor, values)),
-                np.asarray(second(self.predictor, values)),
+                np.asarray(first(self.predictor, values, shared)),
+                np.asarray(second(self.predictor, values, shared)),
             )
+
+    @cached_property
+    def shared_at_mean(self) -> dict[str, Array]:
+        """The auxiliary parameters of each row at the posterior mean."""
+        found = self._rows_at(self.posterior.mean[None]).shared(slice(None))
+        rows = len(self.predictor)
+        known = {auxiliary.name for auxiliary in self.model.likelihood.auxiliaries}
+        return {
+            name: np.broadcast_to(value[0], (rows,))
+            for name, value in found.items()
+            if name in known
+        }
 
     @property
     def _draws(self) -> Array:
@@ -143,7 +162,7 @@ class Evidence:
         )
 
     def _law(self, rows: RowsAtDraws) -> Law:
-        predictor, shared = rows.predictors(slice(None)), dict(rows.shared())
+        predictor, shared = rows.predictors(slice(None)), rows.shared(slice(None))
         spread: dict[str, Any] = {name: along(predictor, value) for name, value in shared.items()}
         if "trials" in self.model.likelihood.law.columns:
             spread["trials"] = np.asarray(self.model.response[self.rows][:, 1], dtype=float)

@@ -227,7 +227,9 @@ def from_rows(model: Model, memory: float = MEMORY) -> bool:
     a regression with a normal prior of independent parameters, and rows are sparse, or a matrix of
     all parameters takes no more than `memory` bytes.
     """
-    if model.dim <= FULL_LIMIT or model.linear is None or not has_normal_prior(model):
+    if model.dim <= FULL_LIMIT or model.streams or model.linear is None:
+        return False
+    if not has_normal_prior(model):
         return False
     return is_sparse(model.linear.features) or 2.0 * NUMBER * model.dim**2 <= memory
 

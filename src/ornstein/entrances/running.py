@@ -12,6 +12,7 @@ from ornstein.dynamics.dynamics import Dynamics, Sampler
 from ornstein.errors import InputError
 from ornstein.hyper import resume as climbs
 from ornstein.hyper.saved import KIND
+from ornstein.model.mixed.priors import MixedPriors
 from ornstein.model.model import Model
 from ornstein.posterior.posterior import Posterior
 from ornstein.samplers import sampler_by_name
@@ -34,17 +35,23 @@ from ornstein.entrances.models import regress
 def fit(
     formula: str,
     data: Any,
-    sampler: Any = None,
-    *,
     family: Any = "auto",
     link: str | None = None,
-    priors: Mapping[str, Any] | None = None,
+    priors: Mapping[str, Any] | MixedPriors | str | None = None,
     missing: str = "drop",
     weights: Any = None,
+    zero: str | None = None,
+    scale: str | None = None,
+    *,
+    sampler: Any = None,
     progress: bool = True,
     **options: Any,
 ) -> Posterior:
-    """The posterior of a regression from a table: `regress`, then `sample` with its `options`.
+    """The posterior of a regression from a table: `regress` with its arguments, then `sample` with
+    its `options`, by name.
+
+    A formula with group terms, such as "y ~ x + (1 + x | g)", makes it a mixed model: see
+    `regress`.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -54,7 +61,8 @@ def fit(
     >>> post.predict({"dose": [0.0, 1.0], "ward": ["a", "b"]}).mean.round()
     array([3., 5.])
     """
-    model = regress(formula, data, family, link, priors, missing, weights, progress=progress)
+    settings = (family, link, priors, missing, weights, zero, scale)
+    model = regress(formula, data, *settings, progress=progress)
     return sample(model, sampler, progress=progress, **options)
 
 
@@ -95,8 +103,8 @@ def sample(
         model: what is inferred.
         sampler: None to let the library choose; the name of a way or sampler ("laplace", "nuts",
             "sgld-cv", …); a sampler (a rule that is tuned here) or a Dynamics (taken as it is).
-            Data that stream from disk or lie on a cluster are left to constant SGD, and so are
-            more than 2000 parameters of anything but a regression with a normal prior.
+            Data on a cluster are left to constant SGD, and so are more than 2000 parameters of
+            anything but a regression with a normal prior.
         batch_size: S; "auto" is near √N, halved until the step is stable.
         scheme: how minibatches are drawn: "replacement", "without-replacement", "slices" or
             "leverage". Slices are faster on data beyond the processor's caches, and hold two more
@@ -147,6 +155,7 @@ def sample(
     (4, 500, 4)
     """
     named = None if isinstance(sampler, str) else sampler
+    limits = {"budget": budget, "deadline": deadline}
     request = SampleRequest(
         named,
         batch_size,
@@ -170,13 +179,27 @@ def sample(
     if isinstance(sampler, str):
         require_way(sampler)
         if (way := way_by_name(sampler)) is not None and not way.stochastic:
+            _require_none(
+                f"{sampler!r} runs in one piece in this process",
+                {"client": client, "checkpoint": checkpoint, **limits},
+            )
             return taken(way, model, request)
         request = replace(request, sampler=sampler_by_name(sampler))
+    if request.sampler is not None and isinstance(model, Model) and model.undivided:
+        raise InputError(f"{model.undivided}: leave the sampler out, or give 'nuts'")
+    if client is None and request.sampler is None and chooses(model, request):
+        return sample_automatically(model, request, Limits(budget, deadline, remedy))
+    _require_none("the library does not choose the way of this run", limits)
     if client is not None:
         return _on_cluster(client, model, request)
-    if request.sampler is None and chooses(model, request):
-        return sample_automatically(model, request, Limits(budget, deadline, remedy))
     return run_here(model, request)
+
+
+def _require_none(reason: str, given: Mapping[str, object]) -> None:
+    """Refuse what would be passed over in silence."""
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(f"{name} has no meaning here, because {reason}: leave it out")
 
 
 def _on_cluster(client: Client, model: Model, request: SampleRequest) -> Posterior:

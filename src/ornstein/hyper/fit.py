@@ -13,7 +13,7 @@ import numpy as np
 
 from ornstein.hyper.grid import Grid
 from ornstein.hyper.mean_field import MeanField
-from ornstein.posterior.plots import write_figure
+from ornstein.posterior.drawing import write_figure
 from ornstein.types import Array
 
 if TYPE_CHECKING:

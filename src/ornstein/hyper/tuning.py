@@ -254,7 +254,7 @@ def automatic_sampler(sampler: Sampler | str, model: Model, limit: int) -> Sampl
         sampler = "full" if model.dim <= limit else "diagonal"
     if sampler == "full":
         return ConstantSGD("full")
-    if sampler == "diagonal" or hasattr(sampler, "tune"):
+    if sampler == "diagonal" or isinstance(sampler, Sampler):
         return sampler
     raise InputError(
         "sampler must be 'auto', 'full', 'diagonal' or a sampler such as ConstantSGD('full'); got"

@@ -32,7 +32,7 @@ from ornstein.compute.precision import double
 Function = Callable[..., Any]
 
 COPIED = 2**26  # bytes of one function's arrays; what is beyond is known by its identity alone
-_ATOMS = (bool, int, float, complex, str, bytes, type(None), type, np.generic, jax.Array)
+_ATOMS = (bool, int, float, complex, str, bytes, type(None), type, np.generic)
 _JITTED = type(jax.jit(lambda: None))
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
 
@@ -117,7 +117,7 @@ def _separated(function: Function) -> tuple[Function, list[np.ndarray]]:
     if isinstance(function, OwnArrays):
         return function, []
     kept: dict[int, _Kept] = {}
-    wide, narrow = _Rebuilding(kept).of(function), _Rebuilding(kept).of(function)
+    wide, narrow = Rebuilding(kept).of(function), Rebuilding(kept).of(function)
     if wide is function:
         return function, []
     numbers = tuple(each.identity for each in kept.values())
@@ -141,9 +141,9 @@ class _Kept:
         return cls(array, own, (own.shape, own.dtype.str, digest))
 
 
-class _Rebuilding:
-    """Copies of whatever reaches an array of 8 bytes per number, with a new view in its place; all
-    else stays the same object.
+class Rebuilding:
+    """Copies of whatever reaches an array, with another array in its place; all else stays the same
+    object. This one puts a new view in the place of NumPy's arrays of 8 bytes per number.
     """
 
     def __init__(self, kept: dict[int, _Kept]) -> None:
@@ -151,6 +151,9 @@ class _Rebuilding:
         self._made: dict[int, tuple[object, object]] = {}  # with the original, so that it lives
 
     def of(self, value: Any) -> Any:
+        """What takes the place of a value."""
+        if isinstance(value, jax.Array):
+            return self.array_of_jax(value)
         if isinstance(value, _ATOMS):
             return value
         if id(value) not in self._made:
@@ -162,7 +165,7 @@ class _Rebuilding:
     def _rebuilt(self, value: Any) -> Any:
         match value:
             case np.ndarray():
-                return self._view(value)
+                return self.array(value)
             case types.FunctionType():
                 return self._function(value)
             case types.MethodType():
@@ -181,7 +184,12 @@ class _Rebuilding:
                 return value
         return self._object(value)
 
-    def _view(self, array: np.ndarray) -> np.ndarray:
+    def array_of_jax(self, array: jax.Array) -> Any:
+        """What takes the place of an array of JAX: itself."""
+        return array
+
+    def array(self, array: np.ndarray) -> Any:
+        """What takes the place of an array of NumPy."""
         if array.dtype.kind not in "fiuc" or array.dtype.itemsize < 8:
             return array
         if id(array) not in self._kept:

@@ -110,7 +110,12 @@ def fits(model: Model) -> bool:
     if is_sparse(features) or isinstance(features, np.memmap) or features.dtype.kind != "f":
         return False
     numbers = features.shape[0] * model.dim
-    if law.classes or 4 * numbers > LARGEST or numbers * model.dim > MOST_PRODUCTS:
+    if (
+        law.classes
+        or model.likelihood.parts
+        or 4 * numbers > LARGEST
+        or numbers * model.dim > MOST_PRODUCTS
+    ):
         return False
     scalars = all(
         model.layout.shapes[model.layout.paths.index(a.name)] == () for a in law.auxiliaries

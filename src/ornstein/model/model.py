@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ornstein import markup
 from ornstein.checks import FULL_LIMIT
 from ornstein.compute.precision import double, width
 from ornstein.errors import InputError
@@ -43,6 +44,7 @@ from ornstein.rows.feed import Feed
 from ornstein.types import Array, PyTree, Traced
 
 CHUNK_NUMBERS = 2**24  # of the data, in float64: 128 MB
+NAMED = 12  # parameters in a notebook
 
 Span: TypeAlias = tuple[int, int, int]  # first, end, and how many the chunk is filled up to
 
@@ -257,6 +259,14 @@ class Model:
         vars(other).update(vars(self), **changes)
         return other
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.n_data:,} rows, {self.dim:,} parameters)"
+
+    def _repr_html_(self) -> str:
+        named = "".join(f", {name}" for name in self.names[:NAMED])
+        more = f" and {self.dim - NAMED:,} more" if self.dim > NAMED else ""
+        return markup.sentence(f"{self!r}{named.replace(', ', ': ', 1)}{more}")
+
     def reweighted(self, factors: np.ndarray) -> Model:
         """The same rows, the log likelihood of each multiplied by its factor."""
         likelihood = Reweighted(self.loss.log_likelihood)
@@ -301,6 +311,17 @@ class Model:
         return None
 
     @property
+    def undivided(self) -> str:
+        """Why the model is no sum over examples, so that only NUTS on all its data can sample it;
+        empty where it is one.
+        """
+        return ""
+
+    def starts(self, count: int, seed: int) -> Array | None:
+        """Where chains start that know no mode, (count, D); None leaves it to them."""
+        return None
+
+    @property
     def one_valley(self) -> bool:
         """Whether the search for the mode ends in the same place wherever it starts, as far as is
         known: then it starts once.
@@ -311,6 +332,10 @@ class Model:
     def worked(self) -> Worked | None:
         """The same model in coordinates that are safe to compute in; None where its own are."""
         return None
+
+    def elsewhere(self, generator: np.random.Generator) -> Array:
+        """Points (k, D) from which a search for other modes may start."""
+        return self.init[None]
 
     def require_mode(self, theta: np.ndarray) -> None:
         """Refuse what was found as the mode but is the way to none."""

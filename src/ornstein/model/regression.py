@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ornstein import markup
 from ornstein.checks import require_finite
 from ornstein.errors import CurvatureError, InputError
 from ornstein.model import tables
@@ -39,6 +40,7 @@ from ornstein.types import Array, PyTree
 # A noise scale below so small a part of y's standard deviation is rounding: the posterior density
 # grows without bound as it falls.
 NO_NOISE = 1e-7
+MOST_PRIORS = 60  # in a notebook
 
 
 class GLM(Model):
@@ -55,6 +57,11 @@ class GLM(Model):
         return replace(self._linear, hyperparameters=self.hyperparameters)
 
     @property
+    def table(self) -> Any:
+        """The rows as they were given, with the names of their columns."""
+        return tables.Named(self.features, self.feature_names)
+
+    @property
     def one_valley(self) -> bool:
         return True
 
@@ -63,6 +70,8 @@ class GLM(Model):
         """The same regression with its columns centred, scaled and mixed, where rounding would
         decide otherwise.
         """
+        if self.likelihood.parts:
+            return None
         return worked(self, self.linear, self._outputs, _row_curvature(self))
 
     def with_hyperparameters(self, **values: ArrayLike) -> Model:
@@ -100,6 +109,14 @@ class GLM(Model):
             "intercept" in self.layout.paths,
             self.likelihood.auxiliaries,
         )
+
+    def __repr__(self) -> str:
+        size = f"{self.n_data:,} rows, {self.dim:,} parameters"
+        return f"{type(self).__name__}({self.likelihood.family}, {size})"
+
+    def _repr_html_(self) -> str:
+        rows = list(self.priors.items())[:MOST_PRIORS]
+        return markup.sentence(repr(self)) + markup.table(["", "prior"], rows)
 
     def require_mode(self, theta: np.ndarray) -> None:
         require_noise(self, theta)
@@ -182,10 +199,12 @@ def glm(
     link: str | None = None,
     priors: Mapping[str, Prior] | None = None,
     facts: Facts | None = None,
+    parts: Mapping[str, int] | None = None,
 ) -> GLM:
     """A regression on rows of this process; `ornstein.glm` explains the arguments.
 
-    `facts` are those of all rows where these are only some of them.
+    `facts` are those of all rows where these are only some of them. `parts` says of auxiliary
+    parameters, by the user's word, how many of X's last columns are their own.
     """
     law = _scaled(family_of(family, link), noise_scale)
     tables.require_one_index((("X", X), ("y", y), ("weights", weights), ("offset", offset)))
@@ -213,16 +232,19 @@ def glm(
     def known() -> Facts:
         return facts or facts_of(law, table, response, model_weights, model_offset)
 
-    prior = chosen(law, names, outputs, Wanted(prior_precision, intercept_precision, priors), known)
+    own = _own_columns(law, columns, parts or {})
+    wanted = Wanted(prior_precision, intercept_precision, priors)
+    prior = chosen(law, names, outputs, wanted, known, own)
     likelihood = Likelihood(
         law.name,
         outputs,
         infer_scale=isinstance(law, Gaussian) and law.infer_scale,
         coef_reference=law.classes and prior.coef_flat,
         intercept_reference=law.classes and prior.intercept_flat,
-        elementary=law.elementary and not tables.is_sparse(table),
+        elementary=law.elementary and not tables.is_sparse(table) and not own,
         link=law.link,
         settings=law.settings,
+        parts=own,
     )
     hyper = dict(prior.hyperparameters)
     if isinstance(law, Gaussian) and not law.infer_scale:
@@ -284,7 +306,11 @@ def _parameters(
             ]
     else:
         params["coef"] = np.zeros(columns)
-        entries["coef"] = [(name, i, 0) for i, name in enumerate(names)]
+        places = [auxiliary.name for auxiliary in likelihood.auxiliaries]
+        predictor = np.zeros(columns, dtype=int)
+        for part, first, after in likelihood.parts:
+            predictor[first:after] = outputs + places.index(part)
+        entries["coef"] = [(name, i, int(predictor[i])) for i, name in enumerate(names)]
         if intercept:
             params["intercept"] = np.zeros(())
             entries["intercept"] = [("intercept", columns, 0)]
@@ -294,6 +320,23 @@ def _parameters(
     in_order = [entry for leaf in sorted(entries) for entry in entries[leaf]]  # as JAX sorts leaves
     labels, features, predictors = zip(*in_order, strict=True)
     return params, labels, np.array(features), np.array(predictors)
+
+
+def _own_columns(
+    law: Family, columns: int, parts: Mapping[str, int]
+) -> tuple[tuple[str, int, int], ...]:
+    """Where in the table the columns of the auxiliary parameters lie, by their names."""
+    by_word = {auxiliary.word: auxiliary.name for auxiliary in law.auxiliaries}
+    found, first = [], columns - sum(parts.values())
+    for word, count in parts.items():
+        if word not in by_word:
+            raise InputError(
+                f"the {law.name} family has no parameter {word!r} that columns could explain;"
+                f" it has {', '.join(by_word) or 'none'}"
+            )
+        found.append((by_word[word], first, first + count))
+        first += count
+    return tuple(found)
 
 
 def _scaled(family: Family, noise_scale: object) -> Family:

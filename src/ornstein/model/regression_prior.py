@@ -82,8 +82,12 @@ def chosen(
     outputs: int,
     wanted: Wanted,
     facts: Callable[[], Facts],
+    parts: tuple[tuple[str, int, int], ...] = (),
 ) -> Chosen:
-    """The prior that was asked for; `facts` are asked for only where the data set its scale."""
+    """The prior that was asked for; `facts` are asked for only where the data set its scale.
+
+    `parts` are auxiliary parameters with the columns that they follow (`Likelihood.parts`).
+    """
     columns = len(names)
     asked = 0.0 if wanted.intercept_precision is None else wanted.intercept_precision
     raw = checked_precision("intercept_precision", asked, None, 1)
@@ -93,7 +97,7 @@ def chosen(
         return Chosen(gaussian_prior, numbers, not np.any(precision), not np.any(raw))
     known = facts()
     if wanted.precision is None:
-        draft = _scaled(law, known)
+        draft = _scaled(law, known, parts)
         if wanted.intercept_precision is not None:
             draft.intercept = None
     else:
@@ -103,11 +107,14 @@ def chosen(
         draft.shared = {item.word: Flat() for item in law.auxiliaries}
     draft.raw_intercept = raw
     _override(draft, wanted.priors or {}, names, law)
-    return _finished(draft, law, outputs, known)
+    return _finished(draft, law, outputs, known, parts)
 
 
-def _scaled(law: Family, facts: Facts) -> _Draft:
-    scale = WIDTH * facts.unit / facts.columns.units()
+def _scaled(law: Family, facts: Facts, parts: tuple[tuple[str, int, int], ...]) -> _Draft:
+    unit = np.full(facts.columns.mean.size, facts.unit)
+    for _, first, after in parts:
+        unit[first:after] = 1.0  # a logarithm or a logit, whatever the unit of y
+    scale = WIDTH * unit / facts.columns.units()
     zero = np.zeros(scale.size)
     draft = _Draft(1.0 / scale**2, zero, zero.copy())
     draft.intercept, draft.middle = Normal(0.0, WIDTH * facts.unit), facts.middle
@@ -158,7 +165,13 @@ def _put(draft: _Draft, place: int, prior: Normal | StudentT | Flat) -> None:
     draft.unit[place], draft.mean[place], draft.df[place] = 1.0 / scale**2, mean, df
 
 
-def _finished(draft: _Draft, law: Family, outputs: int, facts: Facts) -> Chosen:
+def _finished(
+    draft: _Draft,
+    law: Family,
+    outputs: int,
+    facts: Facts,
+    parts: tuple[tuple[str, int, int], ...],
+) -> Chosen:
     coef_flat = not np.any(draft.unit)
     tails = bool(np.any(draft.df))
     numbers: dict[str, Array] = {
@@ -170,26 +183,39 @@ def _finished(draft: _Draft, law: Family, outputs: int, facts: Facts) -> Chosen:
     centred = draft.intercept is not None and not isinstance(draft.intercept, Flat)
     numbers["intercept_precision"] = draft.raw_intercept
     numbers["intercept_mean"] = np.zeros(())
+    main = parts[0][1] if parts else facts.columns.mean.size
     if centred:
-        centred = _centre(numbers, draft, outputs, facts)
+        centred = _centre(numbers, draft, outputs, facts, main)
+    own = {name: (first, after) for name, first, after in parts}
     kinds: list[tuple[Auxiliary, type[Prior]]] = []
     for auxiliary in law.auxiliaries:
         prior = draft.shared[auxiliary.word]
         kinds.append((auxiliary, type(prior)))
         if not isinstance(prior, Flat):
             numbers[f"{auxiliary.word}_prior"] = np.array(numbers_of(prior))
+        if auxiliary.name in own:
+            numbers[f"{auxiliary.word}_means"] = _only(facts.columns.mean, *own[auxiliary.name])
     reference = law.classes and coef_flat
     log_prior = RegressionPrior(tails, centred, reference, tuple(kinds))
     return Chosen(log_prior, numbers, coef_flat, not np.any(numbers["intercept_precision"]))
 
 
-def _centre(numbers: dict[str, Array], draft: _Draft, outputs: int, facts: Facts) -> bool:
+def _only(values: Array, first: int, after: int) -> Array:
+    """Zeros but for some entries."""
+    kept = np.zeros_like(values)
+    kept[first:after] = values[first:after]
+    return kept
+
+
+def _centre(
+    numbers: dict[str, Array], draft: _Draft, outputs: int, facts: Facts, main: int
+) -> bool:
     """Put the intercept's prior among the numbers; whether it is that of a row of averages.
 
     With more than 2000 parameters only diagonals of the prior's Hessian are kept: then the
     intercept's prior is independent of the others, as wide as it would have been.
     """
-    prior, means = draft.intercept, facts.columns.mean
+    prior, means = draft.intercept, _only(facts.columns.mean, 0, main)
     assert isinstance(prior, Normal | StudentT)
     location = prior.mean if isinstance(prior, Normal) else prior.loc
     scale = prior.sd if isinstance(prior, Normal) else prior.scale
@@ -255,6 +281,8 @@ def described(
         kind: Any = kinds.get(auxiliary, Flat)
         numbers = hyperparameters.get(f"{auxiliary.word}_prior", np.zeros(0))
         found[auxiliary.word] = words(kind(*map(float, numbers)))
+        if f"{auxiliary.word}_means" in hyperparameters:
+            found[auxiliary.word] += " where columns are average"
     return found
 
 

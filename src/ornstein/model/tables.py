@@ -65,20 +65,20 @@ def is_frame(table: object) -> bool:
     return hasattr(table, "columns") and hasattr(table, "to_numpy")
 
 
-def features(table: Any) -> tuple[Any, tuple[str, ...]]:
+def features(table: Any, what: str = "X") -> tuple[Any, tuple[str, ...]]:
     """The design matrix, not copied where it need not be, and its column names.
 
     >>> features([[1, 2], [3, 4]])[1]
     ('x0', 'x1')
     """
     if isinstance(table, Named):
-        return features(table.matrix)[0], table.names
+        return features(table.matrix, what)[0], table.names
     if is_sparse(table):
-        matrix = _sparse(table)
+        matrix = _sparse(table, what)
         return matrix, numbered(matrix.shape[1])
     if is_frame(table):
         return _from_frame(table)
-    array = _two_dimensional(numeric(plain(table, "X"), "X"))
+    array = _two_dimensional(numeric(plain(table, what), what), what)
     return array, numbered(array.shape[1])
 
 
@@ -201,15 +201,15 @@ def numbered(count: int) -> tuple[str, ...]:
     return tuple(f"x{position}" for position in range(count))
 
 
-def _sparse(table: Any) -> Any:
+def _sparse(table: Any, what: str) -> Any:
     if table.ndim != 2 or table.dtype.kind not in NUMERIC:
         raise InputError(
-            f"X must be numeric with two axes; it is sparse of dtype {table.dtype} and shape"
+            f"{what} must be numeric with two axes; it is sparse of dtype {table.dtype} and shape"
             f" {table.shape}"
         )
     if table.shape[1] > MOST_COLUMNS:
         raise InputError(
-            f"X has {table.shape[1]} columns; sparse rows may have at most {MOST_COLUMNS}"
+            f"{what} has {table.shape[1]} columns; sparse rows may have at most {MOST_COLUMNS}"
         )
     matrix = table.tocsr()
     if not matrix.has_canonical_format:
@@ -338,9 +338,9 @@ def _array(values: object, what: str) -> np.ndarray:
     return array
 
 
-def _two_dimensional(array: Array | Traced) -> Array | Traced:
+def _two_dimensional(array: Array | Traced, what: str) -> Array | Traced:
     if array.ndim == 1:
         return array[:, None]
     if array.ndim != 2:
-        raise InputError(f"X must have two axes, rows and columns; it has shape {array.shape}")
+        raise InputError(f"{what} must have two axes, rows and columns; it has shape {array.shape}")
     return array

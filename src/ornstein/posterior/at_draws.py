@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ornstein.model import tables
-from ornstein.model.families.expected import linear_part, mean_of
+from ornstein.model.families.expected import linear_part, mean_of, shared_part
 from ornstein.model.families.family import Law
 from ornstein.model.families.likelihood import Likelihood
 from ornstein.model.families.outcome import outcome_law
@@ -47,10 +47,13 @@ class RowsAtDraws:
         outcomes = self.likelihood.outcomes
         return (len(self.draws), self.matrix.shape[0], *([outcomes] if outcomes else []))
 
-    def shared(self) -> dict[str, Array]:
-        """The auxiliary parameters of all draws."""
+    def shared(self, rows: slice | Array) -> dict[str, Array]:
+        """The auxiliary parameters of all draws: (draws,), or (draws, rows) where they follow
+        columns.
+        """
         params = self.layout.unflatten(self.draws)
-        found = dict(self.likelihood.shared(params))
+        block = _block(self.matrix[rows]) if self.likelihood.parts else None
+        found = shared_part(self.likelihood, params, block)
         if self.noise_scale is not None:
             found["log_scale"] = np.full(len(self.draws), np.log(self.noise_scale))
         return found
@@ -79,15 +82,13 @@ class RowsAtDraws:
 
     def blocks(self) -> Iterator[Array]:
         """E[y | x, θ] of some rows after the others: (draws, rows, …)."""
-        shared = self.shared()
         for rows in self.spans():
-            yield mean_of(self.likelihood, self.predictors(rows), shared)
+            yield mean_of(self.likelihood, self.predictors(rows), self.shared(rows))
 
     def laws(self) -> Iterator[Law]:
         """The laws of outcomes of some rows after the others, of shape (draws, rows)."""
-        shared = self.shared()
         for rows in self.spans():
-            yield outcome_law(self.likelihood, self.predictors(rows), shared)
+            yield outcome_law(self.likelihood, self.predictors(rows), self.shared(rows))
 
 
 def _block(rows: Any) -> Any:

@@ -2,35 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ornstein.checks import brief, is_number
-from ornstein.errors import InputError
-from ornstein.model import tables
-from ornstein.model.regression import GLM
+from ornstein.checks import brief
+from ornstein.errors import InputError, PredictionWarning
+from ornstein.posterior.at_draws import RowsAtDraws
+from ornstein.posterior.averaged_rows import Rows
+from ornstein.posterior.curve import Curve, described, ends
+from ornstein.posterior.predictive import Predictive
 from ornstein.types import Array, PyTree
 
 if TYPE_CHECKING:
     import pandas
-
-    from ornstein.model.model import Model
+    from matplotlib.figure import Figure
 
 STEP = 1e-4  # of a column's standard deviation, to both sides
+# Of a curve: how many values of a column of numbers, between which shares of them, over how many
+# rows.
+VALUES, SHARES, CURVE_ROWS = 25, (0.005, 0.995), 2000
+# What exp(predictor) is called: the ratio of one unit more, or of a label to the first.
+RATIOS = {"logit": "odds ratio", "softmax": "odds ratio", "log": "rate ratio"}
 
-# Rows to expectations (draws, rows, …).
-Expected = Callable[[PyTree], Array]
+# Rows to what is predicted for them, always at the same draws.
+Predicted = Callable[[PyTree], Predictive]
 
 
 @dataclass(frozen=True, eq=False)
 class Effects:
-    """Draws of one or more averages over rows, (draws, averages)."""
+    """Draws of one or more averages over rows, (draws, averages): average marginal effects,
+    contrasts of labels, or expectations at values of a column.
+
+    Attributes:
+        names: of the averages. ratio_name: "odds ratio", "rate ratio", or "" where the link has
+            neither.
+        ratio_draws: (draws, ratios): exp of what one unit more, or a label in place of the first,
+            adds to the linear predictor, on average over rows.
+    """
 
     names: tuple[str, ...]
     draws: Array
+    follow: Callable[[], Curve]
+    ratio_name: str = ""
+    ratio_names: tuple[str, ...] = ()
+    ratio_draws: Array | None = None
 
     @property
     def mean(self) -> Array:
@@ -42,100 +63,189 @@ class Effects:
 
     def interval(self, probability: float = 0.95) -> tuple[Array, Array]:
         """Lower and upper ends of the central interval."""
-        if not is_number(probability) or not 0.0 < probability < 1.0:
-            raise InputError(f"probability must lie between 0 and 1; got {brief(probability)}")
-        tail = (1.0 - probability) / 2.0
-        low, high = np.quantile(self.draws, [tail, 1.0 - tail], axis=0)
+        low, high = np.quantile(self.draws, ends(probability), axis=0)
         return low, high
 
     def summary(self, probability: float = 0.95) -> pandas.DataFrame:
         """One row per average."""
-        import pandas
+        return described(self.draws, probability, self.names)
 
-        low, high = self.interval(probability)
-        columns = {"mean": self.mean, "sd": self.sd, "low": low, "high": high}
-        return pandas.DataFrame(columns, index=pandas.Index(list(self.names), dtype=object))
+    def ratios(self, probability: float = 0.95) -> pandas.DataFrame:
+        """Odds ratios (logit, softmax) or rate ratios (log link), one row each."""
+        if self.ratio_draws is None:
+            raise InputError(
+                "there are ratios for the links logit, softmax and log, in models made by orn.glm"
+                " or orn.regress"
+            )
+        return described(self.ratio_draws, probability, self.ratio_names)
+
+    @cached_property
+    def along(self) -> Curve:
+        """The average expectation over rows along the column's values."""
+        return self.follow()
+
+    def curve(self, probability: float = 0.95) -> pandas.DataFrame:
+        """The average expectation at values of the column, with intervals: what `plot` shows."""
+        return self.along.frame(probability)
+
+    def plot(self, path: str | Path | None = None) -> Figure:
+        """A curve with a 95 % band for numbers, points with intervals for labels."""
+        return self.along.plot(path)
 
     def __repr__(self) -> str:
         return str(self.summary())
 
+    def _repr_html_(self) -> str:
+        return self.summary().to_html(float_format=lambda number: f"{number:.4g}")
 
-def average_effect(expected: Expected, data: object, column: str, model: Model | None) -> Effects:
+
+def average_effect(predicted: Predicted, rows: Rows, column: str) -> Effects:
     """The average over rows of dE[y]/dx for numbers; for labels, of E[y] at each label less that at
     the first.
     """
-    table = _table(data, model, "effects")
-    values = _column(table, column)
-    if values.dtype.kind not in "iuf":
-        found = average_at(expected, table, column, sorted(set(values.tolist())), model)
-        names = tuple(f"{name} − {found.names[0]}" for name in found.names[1:])
-        return Effects(names, found.draws[:, 1:] - found.draws[:, :1])
-    step = STEP * (float(np.std(values.astype(float))) or 1.0)
-    ends = [_average(expected(_with(table, column, values + sign * step))) for sign in (1.0, -1.0)]
-    slope = (ends[0] - ends[1]) / (2.0 * step)
-    return Effects(_names(column, slope), slope)
+    levels = rows.levels(column)
+    if levels is not None:
+        return _contrasts(predicted, rows, column, levels)
+    upper, lower = _ends_of_steps(rows.numbers(column))
+    more, less = rows.put(column, upper), rows.put(column, lower)
+    slope = _slope(predicted(more), predicted(less), upper - lower)
+    names = _by_class([column], rows.classes if slope.shape[1] > 1 else ())
+    width = float(np.nanmean(upper - lower))
+    ratios = _ratios(predicted, [(more, less)], [column], width, rows.classes)
+    return Effects(names, slope, lambda: curve_along(predicted, rows, column), *ratios)
 
 
-def average_at(
-    expected: Expected, data: object, column: str, levels: Sequence[object], model: Model | None
-) -> Effects:
+def _contrasts(predicted: Predicted, rows: Rows, column: str, levels: Sequence[object]) -> Effects:
+    curve = _curve(predicted, rows, column, levels, False)
+    labels = [f"{column}={level}" for level in levels]
+    names = [f"{label} − {labels[0]}" for label in labels[1:]]
+    draws = (curve.draws[:, 1:] - curve.draws[:, :1]).reshape(len(curve.draws), -1)
+    first = rows.put(column, levels[0])
+    pairs = [(rows.put(column, level), first) for level in levels[1:]]
+    ratios = _ratios(predicted, pairs, names, 1.0, curve.classes)
+    return Effects(_by_class(names, curve.classes), draws, lambda: curve, *ratios)
+
+
+def average_at(predicted: Predicted, rows: Rows, column: str, levels: Sequence[object]) -> Effects:
     """The average over rows of E[y] where the column has each of some values in every row."""
-    table = _table(data, model, "predict_at")
-    rows = len(_column(table, column))
-    names: list[str] = []
+    if not len(levels):
+        raise InputError(f"give at least one value of {column!r}")
+    curve = _curve(predicted, rows, column, levels, rows.levels(column) is None)
+    names = _by_class([f"{column}={level}" for level in levels], curve.classes)
+    return Effects(names, curve.draws.reshape(len(curve.draws), -1), lambda: curve)
+
+
+def curve_along(predicted: Predicted, rows: Rows, column: str, most: int = CURVE_ROWS) -> Curve:
+    """The average expectation over at most so many rows, at each label or at some numbers."""
+    levels, some = rows.levels(column), rows.some(most)
+    if levels is not None:
+        return _curve(predicted, some, column, levels, False)
+    return _curve(predicted, some, column, _grid(rows.numbers(column)), True)
+
+
+def _curve(
+    predicted: Predicted, rows: Rows, column: str, levels: Sequence[object], numeric: bool
+) -> Curve:
     found = []
-    for level in levels:
-        filled = np.full(rows, level, dtype=object if isinstance(level, str) else None)
-        draws = _average(expected(_with(table, column, filled)))
-        names += _names(f"{column}={level}", draws)
-        found.append(draws)
-    return Effects(tuple(names), np.concatenate(found, axis=1))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", PredictionWarning)
+        for level in levels:
+            one = predicted(rows.put(column, level))
+            if one.source.shape[1] == 0:
+                raise InputError(f"nothing can be predicted at {column} = {brief(level)}")
+            found.append(_average(one))
+    for said in dict.fromkeys(str(warning.message) for warning in caught):
+        warnings.warn(said, PredictionWarning, stacklevel=4)
+    draws = np.stack(found, axis=1)
+    classes = rows.classes if draws.shape[2] > 1 else ()
+    return Curve(column, tuple(levels), draws, numeric, classes)
 
 
-def _names(name: str, draws: Array) -> tuple[str, ...]:
-    """One name, or one for each class."""
-    count = draws.shape[1]
-    return (name,) if count == 1 else tuple(f"{name}[{k}]" for k in range(count))
+def _by_class(names: Sequence[str], classes: tuple[str, ...]) -> tuple[str, ...]:
+    """One name each, or one for each class of each."""
+    return tuple(f"{name}[{k}]" for name in names for k in classes) if classes else tuple(names)
 
 
-def _average(expected: Array) -> Array:
-    mean = np.nanmean(expected, axis=1)
+def _average(one: Predictive) -> Array:
+    """The mean over rows of the expectation, (draws, classes or 1), some rows at a time."""
+    total: Any = sum(block.sum(axis=1) for block in one.source.blocks())
+    mean = total / one.source.shape[1]
     return mean[:, None] if mean.ndim == 1 else mean
 
 
-def _table(data: object, model: Model | None, what: str) -> PyTree:
-    """The rows to average over: a table that was given, or those of a model made from columns."""
-    if data is not None:
-        return data if tables.is_frame(data) else tables.Named(*tables.features(data))
-    if isinstance(model, GLM) and not hasattr(model, "spec"):
-        return tables.Named(model.features, model.feature_names)
-    if model is None:
-        raise InputError(
-            f"{what} averages over rows, which a saved file does not hold: {what}(…, model=…), or"
-            " data= with the table"
-        )
-    raise InputError(f"{what} needs the rows to average over: give data= with the table")
+def _ends_of_steps(values: Array) -> tuple[Array, Array]:
+    """A little more and a little less, never beyond the range of the values: splines end there."""
+    step = STEP * (float(np.nanstd(values)) or 1.0)
+    low, high = np.nanmin(values), np.nanmax(values)
+    if low == high:
+        return values + step, values - step
+    return np.minimum(values + step, high), np.maximum(values - step, low)
 
 
-def _column(table: PyTree, name: str) -> Array:
-    names = list(table.names if isinstance(table, tables.Named) else table.columns)
-    if name not in names:
-        raise InputError(f"there is no column {brief(name)}; there are {brief(names)}")
-    if isinstance(table, tables.Named):
-        found = table.matrix[:, [names.index(name)]]
-        return np.asarray(found.toarray() if tables.is_sparse(found) else found)[:, 0]
-    return np.asarray(table[name])
+def _slope(above: Predictive, below: Predictive, width: Array) -> Array:
+    """The average of differences over what was moved, row by row, where there is a value."""
+    complete = above.placed.complete
+    if complete is not None:
+        width = width[complete]
+    count = max(1, int(np.sum(np.isfinite(width))))
+    width = np.where(np.isfinite(width), width, np.inf)
+    total: Any = 0.0
+    for rows, upper, lower in zip(
+        _spans(above.source), above.source.blocks(), below.source.blocks(), strict=True
+    ):
+        share = width[rows] if upper.ndim == 2 else width[rows, None]
+        total = total + ((upper - lower) / share).sum(axis=1)
+    mean = total / count
+    return mean[:, None] if mean.ndim == 1 else mean
 
 
-def _with(table: PyTree, name: str, values: Array) -> PyTree:
-    """The table with other values in a column."""
-    if not isinstance(table, tables.Named):
-        import pandas
+def _spans(source: Any) -> Iterator[slice]:
+    if isinstance(source, RowsAtDraws):
+        yield from source.spans()
+    else:
+        yield slice(None)
 
-        frame = table if isinstance(table, pandas.DataFrame) else table.to_pandas()
-        return frame.assign(**{name: values})
-    matrix = table.matrix
-    dense = matrix.toarray() if tables.is_sparse(matrix) else np.array(matrix, dtype=float)
-    dense = dense.astype(float)
-    dense[:, table.names.index(name)] = values
-    return dense
+
+def _ratios(
+    predicted: Predicted,
+    pairs: list[tuple[PyTree, PyTree]],
+    names: Sequence[str],
+    width: float,
+    classes: tuple[str, ...],
+) -> tuple[str, tuple[str, ...], Array | None]:
+    """exp of the average difference of predictors, per unit: they are linear in the rows, so that
+    the row of averages says it.
+    """
+    found = []
+    for more, less in pairs:
+        sources: list[Any] = [predicted(one).source for one in (more, less)]
+        if not all(isinstance(source, RowsAtDraws) for source in sources):
+            return "", (), None
+        link = sources[0].likelihood.law.link
+        if link not in RATIOS:
+            return "", (), None
+        ends = [_of_average_row(source) for source in sources]
+        found.append((ends[0] - ends[1]) / width)
+    if not found:
+        return "", (), None
+    differences = np.stack(found, axis=1)
+    if differences.ndim == 3:  # classes: against the first
+        differences = (differences[:, :, 1:] - differences[:, :, :1]).reshape(len(differences), -1)
+        names = _by_class(names, classes[1:])
+    return RATIOS[link], tuple(names), np.exp(differences)
+
+
+def _of_average_row(source: Any) -> Array:
+    matrix = np.asarray(source.matrix.mean(axis=0), dtype=float).reshape(1, -1)
+    offset = None if source.offset is None else source.offset.mean(axis=0, keepdims=True)
+    return replace(source, matrix=matrix, offset=offset).predictors(slice(None))[:, 0]
+
+
+def _grid(values: Array) -> list[float]:
+    """Some values of a column of numbers: all where there are few."""
+    known = values[np.isfinite(values)]
+    distinct = np.unique(known)
+    if len(distinct) <= VALUES:
+        return [float(value) for value in distinct]
+    low, high = np.quantile(known, SHARES)
+    return [float(value) for value in np.linspace(float(low), float(high), VALUES)]

@@ -15,8 +15,8 @@ import numpy as np
 import scipy.stats
 
 from ornstein.checks import printable
-from ornstein.errors import FileError, InputError
-from ornstein.posterior.files import replacing
+from ornstein.errors import InputError
+from ornstein.posterior.drawing import COLOURS, empty_figure, write_figure
 from ornstein.theory import Gaussian
 from ornstein.types import Array
 
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
     from ornstein.posterior.posterior import Posterior
 
-# Okabe and Ito's palette, told apart by all common kinds of colour vision (its yellow, faint on
-# white, replaced); markers and lines differ as well.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255")
 MARKERS, LINES = ("o", "s", "^", "D", "v", "P", "X"), ("-", "--", "-.", ":")
 REFERENCE = "#444444"
 MOST_PARAMETERS, MOST_TRACES = 12, 4
@@ -50,7 +47,7 @@ def overlay(
     that differ most.
     """
     single = reference.mean.size == 1
-    figure = _figure(6.0 if single else 11.0, 5.0)
+    figure = empty_figure(6.0 if single else 11.0, 5.0)
     panels = [figure.subplots()] if single else list(figure.subplots(1, 2, width_ratios=(1.0, 1.1)))
     if not single:
         _draw_ellipses(panels[0], laws, reference, reference_name, names)
@@ -77,7 +74,7 @@ def ellipses(posterior: Posterior, path: str | Path | None = None) -> Figure:
         "predicted": Gaussian(curvature.mode, prediction.covariance),
         "found": Gaussian(posterior.mean, posterior.covariance),
     }
-    figure = _figure(6.0, 5.5)
+    figure = empty_figure(6.0, 5.5)
     axes = figure.subplots()
     _draw_ellipses(axes, laws, curvature.laplace, "Laplace at the mode", posterior.names)
     handles, labels = axes.get_legend_handles_labels()
@@ -92,7 +89,7 @@ def marginals(
     draws' quantiles.
     """
     chosen = _positions(posterior, parameters, MOST_PARAMETERS)
-    figure = _figure(6.0, 1.2 + 0.35 * len(chosen))
+    figure = empty_figure(6.0, 1.2 + 0.35 * len(chosen))
     axes = figure.subplots()
     for row, position in enumerate(chosen):
         values = posterior.draws[:, :, position].ravel()
@@ -133,7 +130,7 @@ def trace(
     otherwise).
     """
     chosen = _positions(posterior, parameters, MOST_TRACES)
-    figure = _figure(8.0, 0.8 + 1.6 * len(chosen))
+    figure = empty_figure(8.0, 0.8 + 1.6 * len(chosen))
     panels = np.atleast_1d(figure.subplots(len(chosen), 1, sharex=True))
     for axes, position in zip(panels, chosen, strict=True):
         for chain, values in enumerate(posterior.draws[:, :, position]):
@@ -156,7 +153,7 @@ def elbo(posterior: Posterior, path: str | Path | None = None) -> Figure:
             "there is no ELBO to plot: the posterior was not made by orn.bbvi, or was loaded from a"
             " file"
         )
-    figure = _figure(7.0, 4.0)
+    figure = empty_figure(7.0, 4.0)
     axes = figure.subplots()
     axes.plot(
         steps,
@@ -312,27 +309,7 @@ def _style(number: int) -> dict[str, Any]:
     }
 
 
-def _figure(width: float, height: float) -> Figure:
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
-
-
 def _written(figure: Figure, path: str | Path | None) -> Figure:
     if path is not None:
         write_figure(figure, path)
     return figure
-
-
-def _ours(path: str | Path) -> dict[str, str] | None:
-    """By which a later run of the command line knows the file for one of its own."""
-    return {"Software": "ornstein"} if Path(path).suffix.lower() == ".png" else None
-
-
-def write_figure(figure: Figure, path: str | Path) -> None:
-    """Write a figure in the format that the ending of the name says."""
-    try:
-        with replacing(path) as temporary:
-            figure.savefig(temporary, dpi=150, metadata=_ours(path))
-    except ValueError as error:
-        raise FileError(f"cannot write the plot to {path}: {error}") from error

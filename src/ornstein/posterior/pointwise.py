@@ -16,6 +16,7 @@ from ornstein.errors import InputError
 from ornstein.model.families.outcome import log_densities
 from ornstein.model.regression import GLM
 from ornstein.posterior.at_draws import AT_ONCE, RowsAtDraws
+from ornstein.posterior.own_function import OwnGroups
 from ornstein.posterior.predictive import Predictive
 from ornstein.types import Array
 
@@ -76,7 +77,7 @@ class Pointwise:
         )
         response = np.asarray(model.response[rows])
         values = response if response.dtype.kind in "iu" else response.astype(float)
-        shared = model.likelihood.shared(model.layout.unflatten(draws))
+        shared = found.shared(slice(None))
         density = log_densities(
             model.likelihood, found.predictors(slice(None)), values, shared, model.hyperparameters
         )
@@ -100,10 +101,14 @@ def groups_of(
         raise InputError(
             "these groups need the data, which a saved file does not hold: to_arviz(…, model=…)"
         )
+    if isinstance(model, OwnGroups):
+        return {name: model.arviz_group(name, draws, seed) for name in groups}
     pointwise, flat = Pointwise(model), draws.reshape(-1, draws.shape[-1])
     require_memory("a group", len(flat), model.n_data)
     found: dict[str, dict[str, Array]] = {}
-    for name in groups:
+    # ArviZ compares the others with it
+    with_data = "observed_data" not in groups and isinstance(model, GLM)
+    for name in (*groups, *(["observed_data"] if with_data else [])):
         if name == "observed_data":
             response = model.response if isinstance(model, GLM) else jax.tree.leaves(model.data)[-1]
             found[name] = {"y": np.asarray(response)}

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from ornstein.verdict.verdict import Verdict
 
 
+MOST_ROWS = 60  # of a summary in a notebook
+
+
 @dataclass(frozen=True, eq=False)
 class Posterior(Questions):
     """Draws from (an approximation to) the posterior.
@@ -189,7 +192,9 @@ class Posterior(Questions):
 
         Its `attrs["passes_per_draw"]` says how often each row of the data was looked at for one
         draw; for draws that are means over windows, the table's corner says it too.
-        `attrs["history"]` holds the ways that `orn.sample` tried.
+        `attrs["history"]` holds the ways that `orn.sample` tried. Regressions have their priors in
+        `attrs["priors"]`, those from a table also in a column, and the corner names parameters of
+        which the prior says more than the data.
         """
         import pandas
 
@@ -201,10 +206,12 @@ class Posterior(Questions):
         from ornstein.posterior.statistics import effective_sample_size, split_r_hat
 
         names, draws = self.named_draws()
+        # what importance weights leave is not seen in the draws
+        most = self.settings.get("effective_draws", np.inf)
         rows = []
         for position in range(len(names)):
             values = draws[:, :, position]
-            bulk = effective_sample_size(values, "bulk")
+            bulk = min(effective_sample_size(values, "bulk"), most)
             rows.append(
                 {
                     "mean": values.mean(),
@@ -213,7 +220,7 @@ class Posterior(Questions):
                     f"{100 * high:g}%": np.quantile(values, high),
                     "mcse": values.std(ddof=1) / np.sqrt(bulk),
                     "ess_bulk": bulk,
-                    "ess_tail": effective_sample_size(values, "tail"),
+                    "ess_tail": min(effective_sample_size(values, "tail"), most),
                     "r_hat": split_r_hat(values),
                 }
             )
@@ -226,7 +233,50 @@ class Posterior(Questions):
             table.columns.name = (
                 f"passes per draw: {passes:.3g}" if self.dynamics.window > 1 else None
             )
-        return table
+        return self._with_priors(table)
+
+    def _with_priors(self, table: pandas.DataFrame) -> pandas.DataFrame:
+        from ornstein.model.regression import GLM
+        from ornstein.posterior.prior_words import outweighed, priors_of, sentence, shares_of_priors
+
+        spec = getattr(self.predict_function, "spec", None)
+        known = spec.priors if spec is not None else {}
+        if isinstance(self.model, GLM):
+            known = self.model.priors
+        if not known:
+            return table
+        table.attrs["priors"] = dict(zip(table.index, priors_of(table.index, known), strict=True))
+        shares = shares_of_priors(self.model, self.mean, self.covariance)
+        if names := outweighed(self.names, shares):
+            before = f"{table.columns.name}; " if table.columns.name else ""
+            table.columns.name = f"{before}{sentence(names)}"
+        return (
+            table.assign(prior=list(table.attrs["priors"].values())) if spec is not None else table
+        )
+
+    def __repr__(self) -> str:
+        chains, draws, size = self.draws.shape
+        how = self.settings.get("way") or self.settings.get("sampler")
+        if self.dynamics is not None:
+            how = self.dynamics.sampler
+        by = f", by {how}" if how else ""
+        return f"Posterior({size:,} parameters, {chains} × {draws:,} draws{by})"
+
+    def _repr_html_(self) -> str:
+        from ornstein import markup
+
+        summary = self.summary()
+        rows = [[name, *row] for name, row in zip(summary.index, summary.to_numpy(), strict=True)]
+        corner = summary.columns.name or ""
+        more = len(rows) - MOST_ROWS
+        judged = (
+            ""
+            if self.verdict is None
+            else markup.heading(f"Verdict: {self.verdict.level}", self.verdict.level)
+        )
+        said = markup.sentence(f"and {more:,} more parameters") if more > 0 else ""
+        shown = markup.table([corner, *summary.columns], rows[:MOST_ROWS])
+        return markup.sentence(repr(self)) + judged + shown + said
 
     def check(
         self,
@@ -293,7 +343,7 @@ class Posterior(Questions):
         mixed model: `summary()`, `shrinkage` and a caterpillar `plot()`.
 
         Args:
-            name: what the groups are called in the formula; there is one grouping.
+            name: of the factor in the formula, where there are several.
             groups: labels; None is all groups.
             draws: at how many draws of the posterior.
             seed: same seed, same draws.

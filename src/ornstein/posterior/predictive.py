@@ -5,17 +5,21 @@ noise of a single value.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from ornstein.checks import brief, is_number, require_memory
+from ornstein import markup
+from ornstein.checks import require_memory
 from ornstein.errors import InputError
 from ornstein.model.families.outcome import mixture_mean, mixture_quantile, mixture_sd
 from ornstein.posterior.at_draws import RowsAtDraws
+from ornstein.posterior.curve import ends
+from ornstein.posterior.groups_at_draws import GroupsAtDraws
 from ornstein.types import Array
 
+SHOWN = 10  # rows in a notebook
 IN_CHUNKS = "use .mean, .sd and .interval(), which need some rows at a time, or fewer draws or rows"
 
 
@@ -32,6 +36,25 @@ class Given:
     def blocks(self) -> Iterator[Array]:
         """All at once."""
         yield self.values
+
+
+@dataclass(frozen=True, eq=False)
+class Simulated:
+    """Expectations and outcomes that a model computes by itself, when they are asked for.
+
+    Attributes:
+        shape: of all outcomes, (draws, rows, …).
+        expectation: makes E[y | x, θ] of all rows. outcome: draws y from a seed.
+    """
+
+    shape: tuple[int, ...]
+    expectation: Callable[[], Array]
+    outcome: Callable[[int], Array]
+
+    def blocks(self) -> Iterator[Array]:
+        """All at once."""
+        require_memory("an array of predictions", *self.shape)
+        yield self.expectation()
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +87,7 @@ class Predictive:
     ((2,), True, (2,))
     """
 
-    source: Given | RowsAtDraws
+    source: Given | Simulated | RowsAtDraws | GroupsAtDraws
     placed: Placed = Placed()
 
     @cached_property
@@ -91,13 +114,15 @@ class Predictive:
         >>> Predictive(Given(np.arange(5.0)[:, None])).interval(0.5)
         (array([1.]), array([3.]))
         """
-        ends = _ends(probability)
-        low, high = self._over(lambda block: np.quantile(block, ends, axis=0))
+        levels = ends(probability)
+        low, high = self._over(lambda block: np.quantile(block, levels, axis=0))
         return low, high
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> Outcome | DrawnOutcome:
         """What a single new value will be, noise included."""
+        if isinstance(self.source, Simulated):
+            return DrawnOutcome(self.source)
         if isinstance(self.source, Given):
             raise InputError(
                 "outcomes need a regression (orn.glm, orn.regress): what a function of your own"
@@ -121,8 +146,36 @@ class Predictive:
         return self.placed.among_all(_joined([reduced(block) for block in self.source.blocks()]))
 
     def __repr__(self) -> str:
-        draws, *rows = self.source.shape
-        return f"Predictive({' × '.join(f'{count:,}' for count in rows)} rows, {draws:,} draws)"
+        draws, rows, *classes = self.source.shape
+        kinds = f" of {classes[0]} classes" if classes else ""
+        return f"Predictive({rows:,} rows{kinds}, {draws:,} draws)"
+
+    def _repr_html_(self) -> str:
+        """The expectation of the first rows."""
+        first = self._first()
+        if first.mean.ndim == 1:
+            header = ["row", "mean", "sd", "2.5%", "97.5%"]
+            columns = [first.mean, first.sd, *first.interval()]
+        else:
+            header = ["row", *(f"P({place})" for place in range(first.mean.shape[-1]))]
+            columns = list(first.mean.T)
+        rows = [
+            [str(place), *map(float, row)]
+            for place, row in enumerate(np.column_stack(columns).tolist())
+        ]
+        return markup.sentence(repr(self)) + markup.table(header, rows)
+
+    def _first(self) -> Predictive:
+        """The first rows alone: a notebook shows no more."""
+        source = self.source
+        if isinstance(source, Simulated):
+            source = Given(source.expectation())
+        if isinstance(source, Given):
+            return Predictive(Given(source.values.reshape(len(source.values), -1)[:, :SHOWN]))
+        if isinstance(source, GroupsAtDraws):
+            return Predictive(source.first(SHOWN))
+        offset = None if source.offset is None else source.offset[:SHOWN]
+        return Predictive(replace(source, matrix=source.matrix[:SHOWN], offset=offset))
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +185,7 @@ class Outcome:
     Labels count as 0, 1, … in their order; of a binomial family it is that of one trial.
     """
 
-    source: RowsAtDraws
+    source: RowsAtDraws | GroupsAtDraws
     placed: Placed
 
     @cached_property
@@ -153,9 +206,9 @@ class Outcome:
     def interval(self, probability: float = 0.95) -> tuple[Array, Array]:
         """Lower and upper quantiles of the mixture; no random numbers are drawn for them."""
         self._require_order()
-        ends, discrete = _ends(probability), self.source.likelihood.law.discrete
+        levels, discrete = ends(probability), self.source.likelihood.law.discrete
         parts = [
-            np.stack([mixture_quantile(law, end, discrete) for end in ends])
+            np.stack([mixture_quantile(law, level, discrete) for level in levels])
             for law in self.source.laws()
         ]
         low, high = self.placed.among_all(_joined(parts))
@@ -181,14 +234,36 @@ class Outcome:
             )
 
 
+@dataclass(frozen=True, eq=False)
+class DrawnOutcome:
+    """The law of a single new value of each row, by one value at each draw."""
+
+    source: Simulated
+
+    @cached_property
+    def _values(self) -> Array:
+        return np.asarray(self.draws(), dtype=float)
+
+    @property
+    def mean(self) -> Array:
+        return self._values.mean(axis=0)
+
+    @property
+    def sd(self) -> Array:
+        """The standard deviation of a single value: the noise and the posterior together."""
+        return self._values.std(axis=0, ddof=1)
+
+    def interval(self, probability: float = 0.95) -> tuple[Array, Array]:
+        """Lower and upper ends of the central interval."""
+        low, high = np.quantile(self._values, ends(probability), axis=0)
+        return low, high
+
+    def draws(self, seed: int = 0) -> Array:
+        """One value of each row at each draw, (draws, rows, …), refused above 2 GB."""
+        require_memory("an array of outcomes", *self.source.shape)
+        return self.source.outcome(seed)
+
+
 def _joined(parts: list[Array]) -> Array:
     """Arrays (k, rows, …) one after the other."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-
-
-def _ends(probability: float) -> list[float]:
-    """The levels of the quantiles of a central interval."""
-    if not is_number(probability) or not 0.0 < probability < 1.0:
-        raise InputError(f"probability must lie between 0 and 1; got {brief(probability)}")
-    tail = (1.0 - probability) / 2.0
-    return [tail, 1.0 - tail]

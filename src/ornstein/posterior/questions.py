@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -10,10 +10,11 @@ import numpy as np
 from ornstein.checks import is_whole
 from ornstein.errors import InputError
 from ornstein.model.families.likelihood import Predict
+from ornstein.model.mixed.predict import MixedPredict
 from ornstein.model.parameters import Layout
 from ornstein.posterior.at_draws import RowsAtDraws
 from ornstein.posterior.new_rows import asked_rows
-from ornstein.posterior.own_function import of_function
+from ornstein.posterior.own_function import OwnPredictive, of_function
 from ornstein.posterior.predictive import Given, Placed, Predictive
 from ornstein.types import Array, PyTree, Traced
 
@@ -65,25 +66,30 @@ class Questions:
 
         For a mixed model `groups` says which effects enter: those of the "known" groups that the
         rows belong to, those of "new" ones, drawn from their distribution, or none, as in the
-        "average" group, which is the default. Rows are then X, or a dict with X, groups and Z.
+        "average" group, which is the default. Rows of `glmm` are then X, or a dict with X, groups
+        and Z; those of a formula are a table, whose columns say which groups.
 
-        `model` is needed after `orn.load` for outcomes with a known noise scale.
+        `model` is needed after `orn.load` for known groups, and for outcomes with a known noise
+        scale.
         """
         if self.predict_function is None:
             raise InputError("the model has no predict function: give one to Model(predict=…)")
         chosen = _some_draws(self.draws, draws, seed)
-        if groups is not None:
+        if groups is not None or isinstance(self.predict_function, MixedPredict):
             from ornstein.posterior.group_effects import Source, predicted
 
-            source = Source(chosen, self.layout, self.model, self.predict_function)
-            return Predictive(Given(predicted(source, inputs, groups, seed)))
+            known = self.model if model is None else model
+            source = Source(chosen, self.layout, known, self.predict_function)
+            return predicted(source, inputs, groups or "average", seed)
+        if isinstance(self.predict_function, OwnPredictive):
+            return Predictive(self.predict_function.simulated(self.layout, chosen, inputs, seed))
         if not isinstance(self.predict_function, Predict):
             found = of_function(self.predict_function, self.layout, chosen, inputs)
             return Predictive(Given(found))
         width = self.layout.shapes[self.layout.paths.index("coef")][0]
         asked = asked_rows(self.predict_function, width, inputs)
         model = model if model is not None else self.model
-        known = {} if model is None else model.hyperparameters
+        fixed = {} if model is None else model.hyperparameters
         rows = RowsAtDraws(
             self.predict_function.likelihood,
             self.layout,
@@ -91,7 +97,7 @@ class Questions:
             self.mean,
             asked.matrix,
             asked.offset,
-            float(known["noise_scale"]) if "noise_scale" in known else None,
+            float(fixed["noise_scale"]) if "noise_scale" in fixed else None,
         )
         return Predictive(rows, Placed(asked.complete, asked.single))
 
@@ -104,15 +110,18 @@ class Questions:
         draws: int | None = 1000,
         seed: int = 0,
     ) -> Effects:
-        """The average marginal effect of a column on the expectation, in the outcome's units: of
-        numbers the slope dE[y]/dx, of labels the difference to the first label.
+        """What a column does to the expectation, in the outcome's units: a `curve` along its
+        values with intervals; the average marginal effect, which is the slope dE[y]/dx of numbers
+        and the difference to the first label of labels; and `ratios` where the link has them.
 
-        Averages are over the rows of `data`, or of the model where it was made by `glm`.
+        Averages are over the rows of `data`, or of the model.
         """
+        from ornstein.posterior.averaged_rows import Rows
         from ornstein.posterior.effects import average_effect
 
         model = self.model if model is None else model
-        return average_effect(_expected(self, draws, seed), data, column, model)
+        rows = Rows.of(data, model, self.predict_function, "effects")
+        return average_effect(_predicted(self, draws, seed), rows, column)
 
     def predict_at(
         self: Fitted,
@@ -121,18 +130,23 @@ class Questions:
         model: Model | None = None,
         draws: int | None = 1000,
         seed: int = 0,
-        **levels: Sequence[object],
+        **levels: object,
     ) -> Effects:
         """The average expectation over rows where one column has each of some values:
-        `predict_at(table, carrier=["AA", "DL"])`.
+        `predict_at(carrier=["AA", "DL"])`. The rows are those of `data`, or of the model.
         """
+        from ornstein.posterior.averaged_rows import Rows
         from ornstein.posterior.effects import average_at
 
         if len(levels) != 1:
             raise InputError(f"predict_at takes one column with its values; got {list(levels)}")
         ((column, values),) = levels.items()
         model = self.model if model is None else model
-        return average_at(_expected(self, draws, seed), data, column, list(values), model)
+        rows = Rows.of(data, model, self.predict_function, "predict_at")
+        chosen = (
+            [values] if isinstance(values, str) or not isinstance(values, Iterable) else [*values]
+        )
+        return average_at(_predicted(self, draws, seed), rows, column, chosen)
 
     def loo(
         self: Fitted, model: Model | None = None, *, subset: int | None = None, seed: int = 0
@@ -149,6 +163,19 @@ class Questions:
         flat = self.draws.reshape(-1, self.draws.shape[-1])
         return loo(flat, self.mean, self.model if model is None else model, subset, seed)
 
+    def sandwich(self: Fitted, model: Model | None = None) -> Array:
+        """The robust covariance of the parameters, (D, D): the posterior's covariance V as V G V,
+        with G the covariance of the rows' summed gradients.
+
+        It holds for large N where the likelihood is not the law of the data. For quantile
+        regression, whose likelihood never is, these are the widths to report.
+
+        `model` is needed after `orn.load`.
+        """
+        from ornstein.posterior.sandwich import sandwich
+
+        return sandwich(self.model if model is None else model, self.mean, self.covariance)
+
     def to_arviz(
         self: Fitted, groups: Sequence[str] = (), *, model: Model | None = None, seed: int = 0
     ) -> Any:
@@ -156,7 +183,9 @@ class Questions:
 
         Args:
             groups: others beside the posterior, of "posterior_predictive", "log_likelihood" and
-                "observed_data"; each has the variable "y", and is refused above 2 GB.
+                "observed_data", which comes with either of a regression; each has the variable "y",
+                and is refused above 2 GB. Those of a NumPyro model have its sites, deterministic
+                ones with the predictive.
             model: where it is not at hand, after `orn.load`, and groups are asked for.
             seed: of the posterior_predictive.
         """
@@ -172,9 +201,9 @@ class Questions:
         return inference_data(self.variables, attributes, others=others)
 
 
-def _expected(posterior: Fitted, draws: int | None, seed: int) -> Callable[[PyTree], Array]:
-    """Expectations of rows at the same draws each time."""
-    return lambda rows: Questions.predict(posterior, rows, draws, seed).draws
+def _predicted(posterior: Fitted, draws: int | None, seed: int) -> Callable[[PyTree], Predictive]:
+    """What is predicted for rows at the same draws each time."""
+    return lambda rows: Questions.predict(posterior, rows, draws, seed)
 
 
 def _some_draws(given: Array, draws: int | None, seed: int) -> Array:

@@ -23,6 +23,7 @@ from ornstein.posterior.history import restored, stored
 from ornstein.posterior.portable import NotPortableError, describe, rebuild
 from ornstein.posterior.posterior import Posterior
 from ornstein.posterior.working import original
+from ornstein.regression.mixed import MixedTablePredict
 from ornstein.regression.regress import TablePredict
 from ornstein.regression.spec import Spec
 from ornstein.theory import Gaussian
@@ -85,6 +86,9 @@ def save_posterior(posterior: Posterior, path: Path) -> Path:
         meta["table"] = posterior.predict_function.spec.to_json()
     if isinstance(posterior.predict_function, MixedPredict):
         meta["mixed"] = posterior.predict_function.to_json()
+    if isinstance(posterior.predict_function, MixedTablePredict):
+        meta["table"] = posterior.predict_function.spec.to_json()
+        meta["groups"] = posterior.predict_function.table_json()
     write_archive(path, meta, arrays)
     return path
 
@@ -151,6 +155,9 @@ def _assemble(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posterior:
             predict = TablePredict(predict.likelihood, spec.feature_names, spec)
     if "mixed" in meta:
         predict = MixedPredict.from_json(meta["mixed"], layout)
+        if "groups" in meta:
+            spec = Spec.from_json(meta["table"])
+            predict = MixedTablePredict.of_table(predict, spec, meta["groups"])
     if "moments/mean" in arrays:
         moments = Gaussian(arrays["moments/mean"], arrays["moments/covariance"])
     found = Posterior(
@@ -246,7 +253,7 @@ def _controlled(dynamics: Dynamics | None) -> bool:
     """Whether the noise at the mode cancels, so that only its answer to the spread is met along the
     chain.
     """
-    return bool(getattr(dynamics, "control_variates", False))
+    return dynamics is not None and dynamics.control_variates
 
 
 def _put(

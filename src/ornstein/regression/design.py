@@ -123,6 +123,10 @@ class Design:
         """Names of the columns of the matrix."""
         return tuple(name for block in self.blocks for name in self._block_names(block))
 
+    def width(self, block: Block) -> int:
+        """How many columns of the matrix a block has."""
+        return len(self._block_names(block))
+
     def columns_of_terms(self) -> dict[str, tuple[str, ...]]:
         """Names of columns of the matrix by the terms that they belong to: `a`, `a:b`."""
         found: dict[str, tuple[str, ...]] = {}

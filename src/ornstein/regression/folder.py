@@ -14,7 +14,14 @@ from ornstein.model.model import Model
 from ornstein.regression.columns import require_column
 from ornstein.regression.design import Design
 from ornstein.regression.reading import PARQUET
-from ornstein.regression.regress import Request, TablePredict, by_column, formula_of, standardised
+from ornstein.regression.regress import (
+    Request,
+    TablePredict,
+    by_column,
+    formula_of,
+    require_no_groups,
+    standardised,
+)
 from ornstein.regression.spec import Spec
 from ornstein.regression.target import target_of
 
@@ -81,9 +88,12 @@ def regression_on(
     import dask.dataframe
 
     formula, notes = formula_of(request, folder)
+    require_no_groups(formula)
     assert formula.response is not None
-    if formula.offsets or request.weights is not None:
-        raise InputError("a folder of Parquet files takes neither offsets nor weights")
+    if formula.offsets or request.weights is not None or request.parts:
+        raise InputError(
+            "a folder of Parquet files takes no offsets, weights or formulas besides the first"
+        )
     used = [*formula.response.column_names, *formula.column_names]
     for name in used:
         require_column(folder.columns, name, "the formula's")

@@ -13,10 +13,12 @@ from ornstein.checks import brief
 from ornstein.errors import InputError
 from ornstein.model import tables
 from ornstein.model.families.likelihood import Predict
+from ornstein.model.mixed.priors import MixedPriors
 from ornstein.model.regression import GLM, glm
 from ornstein.regression.columns import require_column, shown
 from ornstein.regression.design import Design
 from ornstein.regression.formula import Formula, quoted, stands_for_all
+from ornstein.regression.groups import group_columns
 from ornstein.regression.spec import Spec, moments, offset_of
 from ornstein.regression.table import as_frame, complete, indicator, per_row, varying
 from ornstein.regression.target import Target, target_of
@@ -33,6 +35,7 @@ class Request:
     Attributes:
         prior_precision: 1/variance of the prior on standardised coefficients; None is the weak
             default.
+        parts: formulas of auxiliary parameters, right sides only, by the user's word.
         decimal: the mark that a text file has before decimals, where it can be read both ways.
         left_out: columns that `.` does not stand for. labels: columns whose numbers are labels
             where `.` stands for them.
@@ -41,10 +44,11 @@ class Request:
     formula: str
     family: Any = "auto"
     link: str | None = None
-    priors: Mapping[str, Any] | None = None
+    priors: Mapping[str, Any] | MixedPriors | str | None = None
     missing: str = "drop"
     weights: Any = None
     prior_precision: float | None = None
+    parts: tuple[tuple[str, str], ...] = ()
     decimal: str | None = None
     left_out: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
@@ -69,44 +73,55 @@ class TablePredict(Predict):
 
 
 class Regression(GLM):
-    """A regression made from a table; made by `regress`."""
+    """A regression made from a table; made by `regress`. `frame` are the rows that it uses."""
 
     spec: Spec
+    frame: pandas.DataFrame
+
+    @property
+    def table(self) -> pandas.DataFrame:
+        return self.frame
 
 
 def regression(request: Request, data: Any) -> Regression:
     """The Model of a formula on the rows of a table."""
     frame = as_frame(data, request.decimal)
+    if not isinstance(request.weights, str):
+        tables.require_one_index((("data", frame), ("weights", request.weights)))
     formula, left_out = formula_of(request, frame)
+    require_no_groups(formula)
     notes = (*frame.attrs.get("notes", ()), *left_out)
     assert formula.response is not None
     weighted = (request.weights,) if isinstance(request.weights, str) else ()
     offset_names = [name for part in formula.offsets for name in part.column_names]
     others = [*formula.response.column_names, *weighted, *offset_names]
-    for name in dict.fromkeys([*formula.column_names, *others]):
-        require_column(frame.columns, name, _named(name, formula, weighted))
-    features = [name for name in formula.column_names if name not in others]
+    parts = [(word, part_formula(word, text, formula)) for word, text in request.parts]
+    read = [*formula.column_names, *(name for _, part in parts for name in part.column_names)]
+    require_known(frame, [*read, *others], formula, weighted)
+    features = [name for name in dict.fromkeys(read) if name not in others]
     rows = complete(frame, features, others, request.missing)
     notes += (rows.note,) if rows.note else ()
-    formula = replace(_with_indicators(formula, rows.fills), response=formula.response)
+    formula = replace(with_indicators(formula, rows.fills), response=formula.response)
     assert formula.response is not None
     target = target_of(formula.response, rows.frame, request.family, request.link)
-    design, matrix = _design(formula, rows.frame)
     spec = Spec(
         formula.text,
         formula.response.text.strip("`"),  # a column's own name, where it is one
         target.law.name,
         target.reason,
         target.classes,
-        design,
+        _learned(formula, rows.frame),
         tuple(part.text for part in formula.offsets),
         rows.fills,
         notes=notes,
+        parts=tuple((word, _learned(part, rows.frame)) for word, part in parts),
     )
+    matrix = _built(spec, rows.frame)
     scale = float(np.std(target.values)) if target.law.follows_response else 1.0
     spec = spec.with_numbers(*moments(matrix), scale)
     weights = _weights(request.weights, rows.frame, rows.kept)
-    return _model(spec, matrix, target, weights, offset_of(spec.offsets, rows.frame), request)
+    offset = offset_of(spec.offsets, rows.frame)
+    return _model(spec, matrix, target, weights, offset, request).replace(frame=rows.given)
 
 
 def formula_of(request: Request, frame: Any) -> tuple[Formula, tuple[str, ...]]:
@@ -119,9 +134,11 @@ def formula_of(request: Request, frame: Any) -> tuple[Formula, tuple[str, ...]]:
         first = Formula.of(request.formula, ["1"])
         used = {*(first.response.column_names if first.response else ()), *request.left_out}
         used |= {name for part in first.offsets for name in part.column_names}
-        used |= {request.weights} if isinstance(request.weights, str) else set()
-        for name in used:
-            require_column(frame.columns, name, "the target")
+        used |= set(group_columns(first.groups))
+        weighted = {request.weights} if isinstance(request.weights, str) else set()
+        for name in used | weighted:
+            require_column(frame.columns, name, "weights" if name in weighted else "the target")
+        used |= weighted
         kept, constant = varying(frame, [name for name in frame.columns if name not in used])
         if not kept:
             raise InputError(
@@ -137,12 +154,24 @@ def formula_of(request: Request, frame: Any) -> tuple[Formula, tuple[str, ...]]:
             f"the formula {brief(request.formula)} has no left side: write 'y ~ ...', with the"
             " column to explain for y"
         )
+    return formula, notes
+
+
+def require_no_groups(formula: Formula) -> None:
+    """Refuse group terms where the effects of groups cannot be integrated out."""
     if formula.groups:
         raise InputError(
-            f"the formula has a group term for {formula.groups[0].group!r}: mixed models are not"
-            " known to this version; leave it out, or write the group as a factor"
+            f"the formula has a group term for {formula.groups[0].group!r}, which needs all rows"
+            " in memory: orn.regress or orn.fit on a table; or write the group as a factor"
         )
-    return formula, notes
+
+
+def require_known(
+    frame: pandas.DataFrame, names: list[str], formula: Formula, weighted: tuple[str, ...] = ()
+) -> None:
+    """Refuse names that are no columns."""
+    for name in dict.fromkeys(names):
+        require_column(frame.columns, name, _named(name, formula, weighted))
 
 
 def _named(name: str, formula: Formula, weighted: tuple[str, ...]) -> str:
@@ -152,7 +181,7 @@ def _named(name: str, formula: Formula, weighted: tuple[str, ...]) -> str:
     return "weights" if name in weighted else "the formula's"
 
 
-def _with_indicators(formula: Formula, fills: Mapping[str, float | str]) -> Formula:
+def with_indicators(formula: Formula, fills: Mapping[str, float | str]) -> Formula:
     """A term for each column that says where a number is missing."""
     marks = [indicator(name) for name, value in fills.items() if not isinstance(value, str)]
     if not marks:
@@ -160,29 +189,51 @@ def _with_indicators(formula: Formula, fills: Mapping[str, float | str]) -> Form
     return Formula.of(" + ".join([formula.text, *(quoted(name) for name in marks)]))
 
 
-def _design(formula: Formula, frame: pandas.DataFrame) -> tuple[Design, Any]:
-    """What the rows teach, and their matrix: the only time that it is built."""
+def part_formula(word: str, text: str, formula: Formula) -> Formula:
+    """The right side that explains an auxiliary parameter; `.` stands for the columns of the main
+    one.
+    """
+    part = Formula.of(text, [quoted(name) for name in formula.column_names])
+    wrong = "a left side" if part.response else "offsets" if part.offsets else ""
+    wrong = wrong or ("groups" if part.groups else "" if part.intercept else "no intercept")
+    if wrong:
+        raise InputError(
+            f"{word}={brief(text)} has {wrong}: give the columns that explain it, as in"
+            f" {word}='x + z'"
+        )
+    return part
+
+
+def _learned(formula: Formula, frame: pandas.DataFrame) -> Design:
+    """What the rows teach."""
     design = Design.learned(formula, frame)
     if not design.blocks:
         raise InputError(
             f"the formula {brief(formula.text)} has no columns besides the intercept: name at"
             " least one"
         )
-    matrix = design.build(frame, len(frame))
+    return design
+
+
+def _built(spec: Spec, frame: pandas.DataFrame) -> Any:
+    """The matrix of the rows: the only time that it is built."""
+    matrix = spec.matrix(frame, len(frame))
     broken = _first_broken(matrix)
     if broken is not None:
         column, count, row = broken
         raise InputError(
-            f"{design.names[column]!r} is not finite in {count:,} rows, first in row {row + 1}: a"
-            " logarithm of zero, or a value outside the bounds of a spline"
+            f"{spec.feature_names[column]!r} is not finite in {count:,} rows, first in row"
+            f" {row + 1}: a logarithm of zero, or a value outside the bounds of a spline"
         )
     means, scales = moments(matrix)
-    for name, mean, scale in zip(design.names, means, scales, strict=True):
-        if not scale and mean and formula.intercept:
+    alone = len(spec.design.names) if not spec.design.intercept else 0
+    constant = zip(spec.feature_names[alone:], means[alone:], scales[alone:], strict=True)
+    for name, mean, scale in constant:
+        if not scale and mean:
             raise InputError(
                 f"{name!r} is the same in every row, as the intercept is: leave it out"
             )
-    return design, matrix
+    return matrix
 
 
 def _first_broken(matrix: Any) -> tuple[int, int, int] | None:
@@ -216,17 +267,30 @@ def standardised(precision: float | None, spec: Spec) -> Array | None:
     """
     if precision is None:
         return None
-    units = np.where(np.asarray(spec.scales) > 0, spec.scales, 1.0) / spec.target_scale
-    return precision * units**2
+    return precision * replace(spec, scales=_positive(spec.scales)).units ** 2
 
 
-def by_column(priors: Mapping[str, Any] | None, spec: Spec) -> dict[str, Any] | None:
+def _positive(scales: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(scale if scale > 0 else 1.0 for scale in scales)
+
+
+def by_column(
+    priors: Mapping[str, Any] | MixedPriors | str | None, spec: Spec
+) -> dict[str, Any] | None:
     """Priors by the columns of the design: the name of a factor or of a term stands for all of its
     columns.
     """
     if not priors:
         return None
+    if not isinstance(priors, Mapping):
+        raise InputError(
+            f"priors must be a dict by column; {brief(priors)} is for mixed models, with a term"
+            " such as (1 | g)"
+        )
     columns = spec.design.columns_of_terms()
+    for word, design in spec.parts:
+        for term, names in design.columns_of_terms().items():
+            columns[f"{word}:{term}"] = tuple(f"{word}:{name}" for name in names)
     found: dict[str, Any] = {}
     for name, prior in priors.items():
         key = " ".join(str(name).split())
@@ -254,6 +318,7 @@ def _model(
         intercept=spec.design.intercept and target.law.intercepts,
         weights=weights,
         offset=offset,
+        parts=spec.part_widths,
     )
     return with_table(model, spec)
 

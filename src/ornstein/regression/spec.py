@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse
 
 from ornstein.errors import FileError, InputError
 from ornstein.model.tables import NewRows
@@ -33,6 +34,8 @@ class Spec:
         family, reason: what was chosen, and why.
         classes: labels of the target; the first is the reference.
         design: the columns of the matrix, with all that they learned.
+        parts: designs of auxiliary parameters with columns of their own, by the user's word
+            ("zero", "scale"); in the matrix they follow those of `design`.
         offsets: expressions added to the linear predictor.
         fills: what stands for a missing value, by column (`missing="indicator"`).
         means, scales: of the columns of the matrix; target_scale: of the target, 1 for classes and
@@ -53,17 +56,38 @@ class Spec:
     target_scale: float = 1.0
     notes: tuple[str, ...] = ()
     priors: dict[str, str] = field(default_factory=dict)
+    parts: tuple[tuple[str, Design], ...] = ()
+
+    @property
+    def designs(self) -> tuple[Design, ...]:
+        return self.design, *(design for _, design in self.parts)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        return self.design.names
+        own = (f"{word}:{name}" for word, design in self.parts for name in design.names)
+        return *self.design.names, *own
+
+    @property
+    def part_widths(self) -> dict[str, int]:
+        """How many of the last columns of the matrix belong to each auxiliary parameter."""
+        return {word: len(design.names) for word, design in self.parts}
+
+    def matrix(self, table: Columns, rows: int) -> Any:
+        """The columns of all designs, side by side."""
+        built = [design.build(table, rows) for design in self.designs]
+        if len(built) == 1:
+            return built[0]
+        if all(isinstance(block, np.ndarray) for block in built):
+            return np.hstack(built)
+        return scipy.sparse.hstack(built, format="csr")
 
     @property
     def column_names(self) -> tuple[str, ...]:
         """The columns of a table that a prediction needs."""
         offsets = (name for text in self.offsets for name in Expression.of(text).column_names)
         made = {indicator(name) for name in self.fills}
-        read = dict.fromkeys([*self.design.column_names, *offsets])
+        designed = (name for design in self.designs for name in design.column_names)
+        read = dict.fromkeys([*designed, *offsets])
         return tuple(name for name in read if name not in made)
 
     def understood(self, rows: int) -> tuple[str, ...]:
@@ -73,8 +97,12 @@ class Spec:
 
     @property
     def units(self) -> Array:
-        """Factors that bring slopes to the scale of standardised columns and target."""
-        return np.asarray(self.scales) / self.target_scale
+        """Factors that bring slopes to the scale of standardised columns and target; the columns of
+        other parameters know no target.
+        """
+        target = np.ones(len(self.scales))
+        target[: len(self.design.names)] = self.target_scale
+        return np.asarray(self.scales) / target
 
     def new_rows(self, table: Any) -> NewRows:
         """The design matrix of new rows; those with something missing, unknown or beyond a spline's
@@ -85,7 +113,7 @@ class Spec:
             if name not in frame.columns:
                 raise InputError(f"the table lacks the column {name!r} that the fit was made with")
         frame = filled(frame, self.fills)
-        matrix = self.design.build(frame, len(frame))
+        matrix = self.matrix(frame, len(frame))
         offset = offset_of(self.offsets, frame)
         broken = (
             np.isnan(matrix.sum(axis=1))
@@ -103,7 +131,7 @@ class Spec:
             count = int(frame[name].isna().sum())
             if count:
                 reasons.append(f"{count:,} with no value in {name!r}")
-        for factor in self.design.factors:
+        for factor in (factor for design in self.designs for factor in design.factors):
             found = factor.evaluate(frame)
             names = factor.expression.column_names
             if isinstance(found, Labels):
@@ -130,6 +158,8 @@ class Spec:
             )
         }
         described = {"format": FORMAT, **plain, "design": design_as_json(self.design)}
+        if self.parts:
+            described["parts"] = {word: design_as_json(design) for word, design in self.parts}
         return json.dumps(described, ensure_ascii=False)
 
     @classmethod
@@ -140,6 +170,9 @@ class Spec:
             if found.pop("format") != FORMAT:
                 raise FileError("the description of the table is of another format")
             design = design_from_json(found.pop("design"))
+            parts = tuple(
+                (str(word), design_from_json(own)) for word, own in found.pop("parts", {}).items()
+            )
             texts: dict[str, Any] = {
                 name: str(found[name]) for name in ("formula", "target", "family", "reason")
             }
@@ -166,6 +199,7 @@ class Spec:
                 fills=fills,
                 target_scale=scale,
                 priors=priors,
+                parts=parts,
             )
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, InputError) as error:
             raise FileError(

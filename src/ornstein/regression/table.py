@@ -22,6 +22,15 @@ MISSING_LABEL = "missing"
 MISSING = ("drop", "error", "indicator")
 
 
+def _unequal(columns: Mapping[Any, Any]) -> str:
+    """The first two columns of different lengths, in words; empty where there are none."""
+    sizes = [(brief(name), np.size(column)) for name, column in columns.items()]
+    for name, size in sizes:
+        if size != sizes[0][1]:
+            return f"{sizes[0][0]} has {sizes[0][1]} rows but {name} has {size}"
+    return ""
+
+
 def as_frame(data: Any, decimal: str | None = None) -> pandas.DataFrame:
     """A data frame from pandas, polars, Arrow, a dict of columns, or a path to a file."""
     import pandas
@@ -34,7 +43,7 @@ def as_frame(data: Any, decimal: str | None = None) -> pandas.DataFrame:
         try:
             data = pandas.DataFrame(data)
         except ValueError as error:
-            raise InputError(f"data is no table: {error}") from None
+            raise InputError(f"data is no table: {_unequal(data) or error}") from None
     if not isinstance(data, pandas.DataFrame):
         if not hasattr(data, "to_pandas"):
             raise InputError(
@@ -74,12 +83,13 @@ def _changes(series: pandas.Series) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Complete:
-    """Rows without missing values: which of the given rows they are, what was filled, and a
-    sentence on what was done.
+    """Rows without missing values: which of the given rows they are, what was filled, a sentence
+    on what was done, and the same rows before that.
     """
 
     frame: pandas.DataFrame
     kept: Array
+    given: pandas.DataFrame
     fills: dict[str, float | str] = field(default_factory=dict)
     note: str = ""
 
@@ -101,7 +111,7 @@ def complete(
     counts = {name: int(frame[name].isna().sum()) for name in used}
     counts = {name: count for name, count in counts.items() if count}
     if not counts:
-        return Complete(frame, np.ones(len(frame), dtype=bool))
+        return Complete(frame, np.ones(len(frame), dtype=bool), frame)
     listed = shown([f"{name!r} ({count:,})" for name, count in counts.items()], quoted=True)
     if missing == "error":
         raise InputError(
@@ -109,6 +119,7 @@ def complete(
             " columns out, or ask for missing='drop' or 'indicator'"
         )
     fills: dict[str, float | str] = {}
+    given = frame
     if missing == "indicator":
         fills = {name: _fill(frame[name]) for name in features if name in counts}
         frame = filled(frame, fills)
@@ -122,7 +133,9 @@ def complete(
         parts.append(f"{shown(list(fills))} filled and marked")
     note = f"{', '.join(parts)}: values are missing in {listed}"
     kept = ~absent
-    return Complete(frame[kept].reset_index(drop=True), kept, fills, note)
+    complete_rows = frame[kept].reset_index(drop=True)
+    before = given[kept].reset_index(drop=True) if fills else complete_rows
+    return Complete(complete_rows, kept, before, fills, note)
 
 
 def _fill(series: pandas.Series) -> float | str:

@@ -37,7 +37,7 @@ KEPT_FILES = 2
 PART = "part-"  # how files of finished parts begin, which a run on a cluster keeps
 _NAME = re.compile(r"checkpoint-(\d{8})\.npz")
 _UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
-CURVATURE_ARRAYS = ("mode", "hessian", "noise", "prior_hessian", "probabilities")
+CURVATURE_ARRAYS = ("mode", "hessian", "noise", "prior_hessian", "probabilities", "strata")
 FUNCTIONS = ("noise_response", "hessian_product")  # of a curvature
 
 

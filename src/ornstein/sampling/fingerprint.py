@@ -16,6 +16,7 @@ import numpy as np
 from ornstein.checks import brief
 from ornstein.curvature.derivatives import derivatives_of
 from ornstein.errors import FileError, InputError
+from ornstein.model.families.likelihood import Likelihood
 from ornstein.model.model import Model
 from ornstein.sampling.identity import PLAIN, identity
 from ornstein.sampling.request import SampleRequest
@@ -75,13 +76,13 @@ def fingerprint(
     """
     content = Content.of(model) if content is None else content
     places = _places(model.init)
-    family = getattr(getattr(model, "likelihood", None), "family", None)
+    likelihood = model.loss.log_likelihood
     return {
         "version": STATE_VERSION,
         "names": list(model.names),
         "rows": content.rows,
         "data": content.digests,
-        "family": None if family is None else str(family),
+        "family": likelihood.family if isinstance(likelihood, Likelihood) else None,
         "hyperparameters": {
             name: identity(value) for name, value in sorted(model.hyperparameters.items())
         },

@@ -16,6 +16,7 @@ from ornstein.compute.one_thread import one_thread
 from ornstein.curvature.curvature import Curvature
 from ornstein.curvature.leverage import by_leverage
 from ornstein.curvature.measure import measure
+from ornstein.curvature.strata import by_strata
 from ornstein.dynamics.dynamics import Dynamics, Sampler
 from ornstein.errors import CheckpointWarning, FileError, InputError, OrnsteinError
 from ornstein.model.model import Model
@@ -205,7 +206,9 @@ def _curvature(
     if wanted and meta["measured"]:
         structure = "diagonal" if saved["hessian"].ndim == 1 else "full"
         given = measure(model, structure, mode=saved["mode"])
-        if saved["probabilities"] is not None:
+        if saved["strata"] is not None:
+            given = by_strata(model, given, saved["strata"])
+        elif saved["probabilities"] is not None:
             given = by_leverage(model, given, saved["probabilities"])
     if wanted and given is None:
         raise InputError(

@@ -123,7 +123,8 @@ def finished(session: Session, progress: bool, pause: Pause | None, started: flo
     what it has delivered.
     """
     plan, run = session.plan, session.run
-    with progress_bar(progress, plan.chains * (plan.warmup + plan.draws * session.thin)) as report:
+    steps = plan.chains * (plan.warmup + plan.draws * session.thin)
+    with progress_bar(progress, steps, session.tuned.dynamics.sampler) as report:
         report(session.steps)
         complete = session.warm_up(report, pause)
         warmup_seconds = time.perf_counter() - started

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from ornstein import markup
 from ornstein.errors import InputError, TrustWarning
 from ornstein.posterior.working import as_run
 from ornstein.verdict.agreement import as_predicted
@@ -52,18 +53,8 @@ Made = TypeVar("Made")
 class Verdict:
     """Whether the answer can be trusted; prints as a table.
 
-    >>> Verdict(
-    ...     (
-    ...         Finding(
-    ...             "length",
-    ...             "caution",
-    ...             12.0,
-    ...             100.0,
-    ...             "each chain is 12 relaxation times long",
-    ...             "run longer",
-    ...         ),
-    ...     )
-    ... )
+    >>> said = "each chain is 12 relaxation times long"
+    >>> print(Verdict((Finding("length", "caution", 12.0, 100.0, said, "run longer"),)))
     Verdict: caution. You can use these draws with care. Read what is marked ??.
       [??] length  each chain is 12 relaxation times long
                    → run longer
@@ -140,7 +131,12 @@ class Verdict:
                 lines += _wrapped(finding.remedy, under + "→ ", under + "  ")
         return "\n".join(lines)
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return f"Verdict({self.level}, {len(self.findings)} findings)"
+
+    def _repr_html_(self) -> str:
+        found = [(one.name, one.level, one.sentence, one.remedy) for one in self.findings]
+        return markup.findings("Verdict", self.level, found)
 
 
 def _wrapped(text: str, first: str, following: str) -> list[str]:
@@ -193,12 +189,11 @@ def judge(
     with np.errstate(all="ignore"):
         verdict = Verdict(tuple(_findings(subject, around, False)))
         modes = None if subject.unsound else _tried(lambda: around.modes)
-    density = None if subject.unsound else subject.density
     if known_modes is None and modes is not None:
         known_modes = tuple(mode.theta for mode in modes)
     if known_modes is not None and there is not None:
         known_modes = tuple(there.original(mode) for mode in known_modes)
-    return Judgement(verdict, known_modes, 0.0 if density is None else float(density.passes))
+    return Judgement(verdict, known_modes, subject.passes_taken)
 
 
 def _findings(subject: Subject, around: Surroundings, stein: bool | int) -> list[Finding]:

@@ -34,8 +34,10 @@ NUMBERS, FEWEST, MOST = 3 * 10**7, 16, 48
 PILOTS, ACCEPTED, MOST_KICKS = 8, 0.6, 64
 ROUNDS, MOST_ROUNDS = 3, 5  # trajectories of each draw; more while −log density still changes
 ROWS = 500  # whose predictors are looked at
-KNOWN = 500  # draws that the spread of predictors is taken from
+KNOWN = 500  # draws of a chain that the spread of predictors is taken from
 LARGEST_MEMORY = 0.8  # of the start, in a direction that can tell anything
+COLUMNS = 1000  # directions worked on at a time
+LARGEST_CORRELATION = 0.98  # of a draw and the one before
 LOOKED_AT = 40  # parameters whose chains are looked at
 
 
@@ -47,13 +49,17 @@ class Shifts:
 
     moves: Array
     errors: Array
+    # The same, no smaller than those of draws that keep their law: of skewed quantities a small
+    # mean comes with a small variance, which would count twice.
+    least_errors: Array
     weights: Array
     width: float
 
     @classmethod
-    def of(cls, before: Array, after: Array, mean: Array, sd: Array, size: float) -> Shifts:
-        """Of points (K, directions) that were moved. Mean and sd of all draws are worth `size`
-        independent ones; what the moved draws remember of their start is regressed out.
+    def of(cls, before: Array, after: Array, mean: Array, sd: Array, size: Array) -> Shifts:
+        """Of points (K, directions) that were moved. Mean and sd of all draws are worth so many
+        independent ones, along each direction; what the moved draws remember of their start is
+        regressed out.
         """
         start, end = (before - mean) / sd, (after - mean) / sd
         centred = start - start.mean(axis=0)
@@ -62,12 +68,15 @@ class Shifts:
         memory = np.clip(np.sum(centred * own, axis=0) / squares, 0.0, LARGEST_MEMORY)
         rest = end - memory * start
         left = 1.0 - memory
-        errors = rest.var(axis=0, ddof=2) / (len(start) * left**2) + 1.0 / size
+        noise = rest.var(axis=0, ddof=2)
+        errors = noise / (len(start) * left**2) + 1.0 / size
+        least = np.maximum(noise, 1.0 - memory**2) / (len(start) * left**2) + 1.0 / size
         forgotten = 1.0 - float(np.mean(memory**2))
         spread = float(np.mean(own**2)) - float(np.mean(memory**2)) * float(np.mean(centred**2))
         spread *= len(start) / ((len(start) - 1.0) * forgotten)
         width = float(np.sqrt(max(spread, 1e-300)))
-        return cls(rest.mean(axis=0) / left, np.sqrt(errors), left**2, width)
+        moves = rest.mean(axis=0) / left
+        return cls(moves, np.sqrt(errors), np.sqrt(least), left**2, width)
 
     @property
     def typical(self) -> float:
@@ -77,7 +86,7 @@ class Shifts:
 
     def farthest(self, count: int, false_alarms: float) -> int | None:
         """The direction that moved farthest; None where chance may explain it."""
-        scores = np.abs(self.moves) / self.errors
+        scores = np.abs(self.moves) / self.least_errors
         bound = scipy.stats.t.isf(false_alarms / (2.0 * len(scores)), count - 1)
         clear = np.flatnonzero(scores > bound)
         return int(clear[np.argmax(np.abs(self.moves[clear]))]) if clear.size else None
@@ -124,30 +133,36 @@ def wide_law(subject: Subject) -> WideLaw | None:
     end, accepted, drifting = _moved(target, start, *pace(metric), generator)
     after = coordinates.theta(end.z)
     density.passes += precise.passes
-    post, size = subject.posterior, _worth(subject)
-    rows = _some_rows(model)
-    all_at_rows = rows(subject.some_draws(KNOWN))
-    sd = np.maximum(all_at_rows.std(axis=0, ddof=1), 1e-300)
+    post, rows = subject.posterior, _some_rows(model)
+    some = post.draws[:, :KNOWN]
+    at_rows = rows(some.reshape(-1, model.dim)).reshape(*some.shape[:2], -1)
+    sd = np.maximum(at_rows.std(axis=(0, 1), ddof=1), 1e-300)
     return WideLaw(
         len(draws),
         accepted,
         drifting,
-        Shifts.of(draws, after, post.mean, post.sd, size),
-        Shifts.of(rows(draws), rows(after), rows(post.mean[None])[0], sd, size),
+        Shifts.of(draws, after, post.mean, post.sd, _worth(subject, post.draws)),
+        Shifts.of(rows(draws), rows(after), rows(post.mean[None])[0], sd, _worth(subject, at_rows)),
         float(np.mean(end.energy - start.energy)),
         subject.tries,
     )
 
 
-def _worth(subject: Subject) -> float:
-    """How many independent draws all draws are worth, for the usual parameter."""
+def _worth(subject: Subject, draws: Array) -> Array:
+    """How many independent draws all draws (chains, draws, directions) are worth, along each
+    direction, by the correlation of a draw with the one before.
+    """
     count = float(len(subject.flat_draws))
     if subject.posterior.settings.get("independent") or subject.no_chains:
-        return count
-    columns = np.linspace(0, subject.dimension - 1, LOOKED_AT // 4).astype(int)
-    draws = subject.posterior.draws
-    sizes = [effective_sample_size(draws[:, :, column], "bulk") for column in columns]
-    return float(np.clip(np.nanmedian(sizes), 4.0, count))
+        return np.full(draws.shape[2], count)
+    found = np.empty(draws.shape[2])
+    for start in range(0, len(found), COLUMNS):
+        part = slice(start, start + COLUMNS)
+        centred = draws[:, :, part] - draws[:, :, part].mean(axis=(0, 1))
+        squares = np.maximum(np.mean(centred**2, axis=(0, 1)), 1e-300)
+        found[part] = np.mean(centred[:, 1:] * centred[:, :-1], axis=(0, 1)) / squares
+    found = np.clip(found, 0.0, LARGEST_CORRELATION)
+    return np.asarray(count * (1.0 - found) / (1.0 + found))
 
 
 def _count(model: Model) -> int:

@@ -49,7 +49,8 @@ def ways_of(situation: Situation) -> tuple[Way, ...]:
     """The ways there are for a model: the plan's rows."""
     if situation.wide is not None:
         return WIDE
-    return REGISTRY if situation.dim <= FULL_LIMIT else LAST
+    few = situation.dim <= FULL_LIMIT or situation.model.undivided
+    return REGISTRY if few else LAST
 
 
 def way_by_name(name: str) -> Way | None:

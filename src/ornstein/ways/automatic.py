@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 import warnings
@@ -10,14 +11,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ornstein.checks import FULL_LIMIT
+from ornstein.compute.one_thread import one_thread
 from ornstein.curvature.curvature import Curvature
-from ornstein.errors import InputError, OrnsteinError
+from ornstein.errors import FileError, InputError, OrnsteinError, WayError
 from ornstein.model.model import Model
 from ornstein.posterior.history import Attempt
 from ornstein.posterior.posterior import Posterior
 from ornstein.posterior.working import in_working_coordinates
 from ornstein.sampling.checkpoint import seconds as as_seconds
+from ornstein.sampling.progress import waiting
 from ornstein.sampling.request import SampleRequest
 from ornstein.streams import Purpose, derived_seed
 from ornstein.types import Array
@@ -25,11 +30,11 @@ from ornstein.verdict.finding import LEVELS
 from ornstein.verdict.verdict import Judgement, judge
 from ornstein.ways import ways_of
 from ornstein.ways.costs import machine_factor
-from ornstein.ways.plan import Plan, planned
+from ornstein.ways.plan import Plan, checked_budget, planned, sentence
 from ornstein.ways.remedies import MOST_WAYS, Tried, following, raised_by
 from ornstein.ways.saved import Folder, Limits, asked_for, begun
 from ornstein.ways.situation import Situation, survey
-from ornstein.ways.way import Way, restriction
+from ornstein.ways.way import Forecast, Way, restriction
 
 INTERRUPTED = "interrupted"
 
@@ -48,6 +53,7 @@ class Course:
     refusals: list[OrnsteinError] = field(default_factory=list)
     modes: tuple[Array, ...] | None = None
     stopped: str = ""
+    complete: bool = True
 
 
 def sample_automatically(model: Model, request: SampleRequest, limits: Limits) -> Posterior:
@@ -86,46 +92,55 @@ def resumed(
     return in_working_coordinates(model, curvature, None, run)
 
 
+@one_thread()
 def _pursued(course: Course, model: Model, request: SampleRequest, limits: Limits) -> Posterior:
     """Plan, run, judge, and go on until an answer is trusted or nothing is left to try."""
-    situation = survey(model, request.curvature, request.seed, request.scheme)
+    allowed = math.inf if limits.deadline is not None else checked_budget(limits.budget, model)
+    situation = survey(model, request.curvature, request.seed, request.scheme, allowed)
     plan = planned(situation, request, _budget(limits, situation))
     situation = plan.situation
-    if request.progress:
-        if situation.wide is not None:
-            print(f"ornstein: {situation.wide.sentence}", file=sys.stderr)
-        print(f"ornstein: {plan.sentence()}", file=sys.stderr)
+    if request.progress and situation.wide is not None:
+        print(f"ornstein: {situation.wide.sentence}", file=sys.stderr, flush=True)
     way: Way = next(one for one in ways_of(situation) if one.name == plan.chosen)
     course.work = situation.passes
-    expected = plan[plan.chosen].work
+    forecast = plan[plan.chosen]
     while True:
-        attempt(course, way, situation, request, limits, plan, expected)
+        if request.progress:
+            said = f"after {course.history[-1]}: " if course.history else ""
+            print(f"ornstein: {said}{sentence(forecast)}", file=sys.stderr, flush=True)
+        attempt(course, way, situation, request, limits, plan, forecast)
         if course.history[-1].verdict in ("trusted", INTERRUPTED) or not limits.remedy:
             break
         if course.tried[-1].delivered and not course.tried[-1].raised:
             break  # nothing that another way could mend
-        found = following(course.tried, situation, request, float("inf"))
+        left = plan.budget - course.work
+        found = following(course.tried, situation, request, left)
+        found = found or following(course.tried, situation, request, math.inf)
         if found is None:
             break
         way, forecast = found
-        expected = forecast.work
-        if stopped := _stopped(course, plan, limits, expected):
+        if stopped := _stopped(course, plan, limits, forecast.work):
             course.stopped = f"before {way.name}: {stopped}"
             break
     return answer(course, plan)
 
 
 def chooses(model: object, request: SampleRequest) -> bool:
-    """Whether the library chooses the way: where data are in memory. What only stochastic gradients
-    can do, or with a curvature of one's own, is theirs beyond 2000 parameters.
+    """Whether the library chooses the way. Beyond 2000 parameters, what only stochastic gradients
+    can do is theirs, and what comes with a curvature.
     """
-    if not isinstance(model, Model) or model.streams:
+    if not isinstance(model, Model):
         return False
-    if model.dim > FULL_LIMIT and (restriction(request) or request.curvature is not None):
+    if model.undivided:
+        return True
+    if model.dim > FULL_LIMIT and (
+        model.streams or restriction(request) or request.curvature is not None
+    ):
         return False
     return request.curvature is None or not request.curvature.diagonal
 
 
+@one_thread()
 def taken(way: Way, model: Model, request: SampleRequest) -> Posterior:
     """One way, by its name: run and not judged."""
     if reason := restriction(request):
@@ -147,49 +162,79 @@ def attempt(
     request: SampleRequest,
     limits: Limits,
     plan: Plan,
-    expected: float,
+    forecast: Forecast,
 ) -> None:
     """Take a way with randomness of its own, and judge it."""
-    number, began = len(course.history), time.perf_counter()
+    number, began, expected = len(course.history), time.perf_counter(), forecast.work
     left = max(expected, plan.budget - course.work)
+    shown = request.progress and not way.stochastic  # those have a bar of their own
     asked = request
     if number:
         asked = replace(request, seed=derived_seed(request.seed, number, Purpose.PLAN))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            if course.folder is None:
-                posterior = way.run(situation, asked, left)
-            else:
-                posterior = course.folder.taken(way, number, situation, asked, left)
+            with waiting(shown, way.name, forecast.seconds * machine_factor()):
+                if course.folder is None:
+                    posterior = way.run(situation, asked, left)
+                else:
+                    posterior = course.folder.taken(way, number, situation, asked, left)
+        except KeyboardInterrupt:
+            if not course.answers:
+                raise
+            _interrupted(course, way, None, time.perf_counter() - began)
+            return
+        except FileError:
+            raise  # of the checkpoint, and not of this way
         except OrnsteinError as error:
             if isinstance(error, InputError) and restriction(request):
                 raise  # what the user asked of stochastic gradients cannot be done
-            seconds = time.perf_counter() - began
-            course.refusals.append(error)
-            course.tried.append(Tried(way, (), False))
-            course.history.append(Attempt(way.name, "refused", expected, seconds, str(error)))
-            course.work += expected
+            _refused(course, way, error, expected, time.perf_counter() - began)
+            return
+        except (ArithmeticError, np.linalg.LinAlgError) as error:
+            refusal = WayError(
+                f"{way.name} met numbers that cannot be computed with ({error}): bring the columns"
+                " of the data to a common scale, or use orn.sample(model, 'nuts')"
+            )
+            _refused(course, way, refusal, expected, time.perf_counter() - began)
             return
         if not posterior.settings.get("complete", True):
             _interrupted(course, way, posterior, time.perf_counter() - began)
             return
         tries = MOST_WAYS if limits.remedy else 1
-        metric = None if situation.wide is None else situation.wide.gaussian
         seed = derived_seed(request.seed, number, Purpose.VERDICT)
-        judgement = judge(posterior, seed, tries, course.modes, metric)
+        metric = None if situation.wide is None else situation.wide.gaussian
+        try:
+            judgement = judge(posterior, seed, tries, course.modes, metric)
+        except KeyboardInterrupt:
+            _interrupted(course, way, posterior, time.perf_counter() - began)
+            return
     course.caught.append(caught)
     _record(course, way, asked, posterior, judgement, time.perf_counter() - began, expected)
     if course.folder is not None:
         course.folder.checkpoint.take()
 
 
-def _interrupted(course: Course, way: Way, posterior: Posterior, seconds: float) -> None:
-    """The user has stopped the run: what there is is handed over, and not judged."""
-    course.tried.append(Tried(way, (), True))
-    course.history.append(Attempt(way.name, INTERRUPTED, passes_of(posterior), seconds))
-    course.answers = [posterior]
-    course.caught = [[]]
+def _refused(
+    course: Course, way: Way, error: OrnsteinError, expected: float, seconds: float
+) -> None:
+    """A way that delivered no draws; what was set aside for it counts as spent."""
+    course.refusals.append(error)
+    course.tried.append(Tried(way, (), False))
+    course.history.append(Attempt(way.name, "refused", expected, seconds, str(error)))
+    course.work += expected
+
+
+def _interrupted(course: Course, way: Way, posterior: Posterior | None, seconds: float) -> None:
+    """The user has stopped the run: the draws that there are, judged or not, are the answer; those
+    of the ways before where this one has none.
+    """
+    passes = 0.0 if posterior is None else passes_of(posterior)
+    course.tried.append(Tried(way, (), posterior is not None))
+    course.history.append(Attempt(way.name, INTERRUPTED, passes, seconds))
+    if posterior is not None:
+        course.answers, course.caught = [posterior], [[]]
+    course.complete = False
 
 
 def _record(
@@ -232,6 +277,8 @@ def answer(course: Course, plan: Plan) -> Posterior:
     }
     if course.stopped:
         settings["stopped"] = course.stopped
+    if not course.complete:
+        settings["complete"] = False
     return replace(chosen, settings=settings, history=tuple(course.history), plan=plan)
 
 

@@ -12,6 +12,8 @@ from functools import cache
 
 import numpy as np
 
+from ornstein.compute.one_thread import one_thread
+
 # Seconds. A gradient of all rows takes ROW + COLUMN·D for each, one density value among many
 # (as products of matrices) POINT_ROW + POINT_COLUMN·D.
 ROW, COLUMN = 8e-9, 2.0e-9
@@ -58,9 +60,10 @@ def step_seconds(rows: int, dimension: int, full: bool) -> float:
 
 
 @cache
+@one_thread()
 def machine_factor() -> float:
-    """How many times slower this machine is than the reference: products of matrices, timed once
-    per process. Only shown, never chosen by.
+    """How many times slower a core of this machine is than the reference: products of matrices,
+    timed once per process. Only shown, never chosen by.
     """
     matrix = np.random.default_rng(0).standard_normal((400, 400))
     times = []

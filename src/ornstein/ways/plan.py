@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ornstein import markup
 from ornstein.checks import FULL_LIMIT, is_number
 from ornstein.curvature.curvature import Curvature
+from ornstein.curvature.wide import from_rows
 from ornstein.errors import CurvatureError, InputError
 from ornstein.model.model import Model
 from ornstein.sampling.request import SampleRequest
@@ -57,9 +59,7 @@ class Plan:
 
     def sentence(self) -> str:
         """What was chosen and why, in one line."""
-        row = self[self.chosen]
-        said = f"{row.words}; predicted KL {_kl(row.kl)}, about {_seconds(row.seconds)}"
-        return f"{self.chosen}: {said}"
+        return sentence(self[self.chosen])
 
     def frame(self) -> pandas.DataFrame:
         """The table as a data frame, seconds as on this machine."""
@@ -84,8 +84,9 @@ class Plan:
 
     def __str__(self) -> str:
         situation = self.situation
+        rows = "all data at once" if situation.model.undivided else f"{situation.n_data:,} rows"
         head = (
-            f"Plan for {situation.n_data:,} rows and {situation.dim:,} parameters, budget"
+            f"Plan for {rows} and {situation.dim:,} parameters, budget"
             f" {self.budget:,.0f} passes ({situation.passes:,.0f} spent on planning)"
         )
         texts = [("", *COLUMNS), *(self._texts(row) for row in self.rows)]
@@ -99,7 +100,14 @@ class Plan:
             lines.append("  ".join([*cells, _short(text[-1])]).rstrip())
         return "\n".join(lines)
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return f"Plan({self.sentence()})"
+
+    def _repr_html_(self) -> str:
+        rows = [self._texts(row) for row in self.rows]
+        return markup.sentence(str(self).splitlines()[0]) + markup.table(
+            ["way", "", *COLUMNS[1:]], [(text[1], text[0], *text[2:]) for text in rows]
+        )
 
     def _texts(self, row: Forecast) -> tuple[str, ...]:
         mark = "→" if row.way == self.chosen else ""
@@ -121,6 +129,8 @@ class Plan:
         """Predicted KL against seconds, one point per way; the chosen one in full colour."""
         from matplotlib.figure import Figure
 
+        from ornstein.posterior.plots import write_figure
+
         figure = Figure(figsize=(6.4, 4.0), layout="constrained")
         axes = figure.subplots()
         for row in self.rows:
@@ -133,7 +143,7 @@ class Plan:
         axes.axhline(GOOD, color="#6b7280", linewidth=0.8)
         axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel="predicted KL (nats)")
         if path is not None:
-            figure.savefig(Path(path))
+            write_figure(figure, path)
         return figure
 
 
@@ -175,12 +185,13 @@ def plan(
     if worked is not None:
         model = worked.model
         curvature = None if curvature is None else curvature.in_working(worked.coordinates)
-    return planned(survey(model, curvature, seed, request.scheme), request, budget)
+    allowed = checked_budget(budget, model)
+    return planned(survey(model, curvature, seed, request.scheme, allowed), request, allowed)
 
 
 def planned(situation: Situation, request: SampleRequest, budget: float | None = None) -> Plan:
     """The plan for what was found about a model."""
-    allowed = checked_budget(budget, situation)
+    allowed = checked_budget(budget, situation.model)
     reason = restriction(request)
     if situation.wide is not None:
         situation = replace(situation, passes=found_passes(situation.wide))
@@ -221,17 +232,23 @@ def elected(rows: tuple[Forecast, ...], work: float, situation: Situation) -> st
     return min(within, key=lambda row: (row.kl, row.seconds)).way
 
 
-def checked_budget(budget: float | None, situation: Situation) -> float:
+def checked_budget(budget: float | None, model: Model) -> float:
     """The budget in passes; the printed function of N and D where none is given."""
-    if budget is None and situation.wide is not None:
-        return situation.wide.budget
+    if budget is None and from_rows(model):
+        return Wide(model).budget
     if budget is None:
-        return default_budget(situation.model.work, situation.dim)
+        return default_budget(model.work, model.dim)
     if not is_number(budget) or budget <= 0:
         raise InputError(
             f"budget must be a positive number of passes over the data; got {budget!r}"
         )
     return float(budget)
+
+
+def sentence(row: Forecast) -> str:
+    """A way, why it is taken, and what it should take, in one line."""
+    said = f"{row.words}; predicted KL {_kl(row.kl)}, about {_seconds(row.seconds)}"
+    return f"{row.way}: {said}"
 
 
 def _kl(value: float) -> str:

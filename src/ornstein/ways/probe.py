@@ -6,6 +6,7 @@ from the posterior, which no theory of the local picture can know.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +23,7 @@ from ornstein.ways.costs import point_seconds
 
 # Points, as many as take about a fifth of a second, but no fewer and no more.
 SECONDS, FEWEST, MOST = 0.2, 48, 1000
+MOST_PAIRS = 32  # at which slopes are looked at
 # Beyond so many parameters weights say little about single directions: gradients do.
 FEW = 50
 
@@ -65,10 +67,13 @@ class Probe:
         return bool(self.pareto_k <= 0.5 and self.share >= 0.2)
 
 
-def probed(model: Model, law: Gaussian, seed: int) -> Probe:
-    """Look at the density around the middle of a Gaussian."""
-    points = point_seconds(model.work, model.dim)
-    count = int(np.clip(SECONDS / points, FEWEST, MOST))
+def probed(model: Model, law: Gaussian, seed: int, allowed: float = math.inf) -> Probe:
+    """Look at the density around the middle of a Gaussian, within so many passes where they do for
+    FEWEST points.
+    """
+    wanted = np.clip(SECONDS / point_seconds(model.work, model.dim), FEWEST, MOST)
+    most = allowed - 2 * MOST_PAIRS  # what the slopes may take
+    count = int(wanted if wanted <= most else max(FEWEST, most))
     density = Density(model)
     with np.errstate(all="ignore"):
         weighted = weigh(density, law, count, derived_seed(seed, 0, Purpose.PLAN))
@@ -103,7 +108,7 @@ def _mean_slope(density: Density, law: Gaussian, seed: int, pairs: int) -> Array
     """−Σ E[∇U] over pairs of points on either side of the mode: what is odd cancels."""
     coordinates = Coordinates.of(law.mean, as_matrix(law.covariance, law.mean.size))
     generator = np.random.default_rng(derived_seed(seed, 1, Purpose.PLAN))
-    half = generator.standard_normal((min(pairs, 32), law.mean.size))
+    half = generator.standard_normal((min(pairs, MOST_PAIRS), law.mean.size))
     theta = coordinates.theta(np.concatenate([half, -half]))
     _, slopes = density.values_and_gradients(theta)
     shift: Array = -as_matrix(law.covariance, law.mean.size) @ slopes.mean(axis=0)

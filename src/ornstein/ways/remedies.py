@@ -16,6 +16,9 @@ from ornstein.ways.way import Forecast, Way, restriction
 MOST_WAYS = 4
 # Findings that a longer chain mends.
 SLOW = ("length", "stationary", "R-hat, ESS")
+# Findings that every way would meet: modes that none has visited, and passes over the data that
+# are too expensive for any draws to be compared with the density.
+OF_ALL_WAYS = {"other modes", "density"}
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,7 @@ def following(
         return None
     for way in _called_for(tried, situation, request):
         forecast = way.forecast(situation, request)
-        able = forecast.possible or isinstance(way, Nuts)
-        if able and forecast.work <= work and way not in [one.way for one in tried]:
+        if forecast.possible and forecast.work <= work and way not in [one.way for one in tried]:
             return way, forecast
     return None
 
@@ -60,7 +62,7 @@ def _called_for(tried: list[Tried], situation: Situation, request: SampleRequest
     """Ways in the order in which the findings call for them."""
     last = tried[-1]
     names = {finding.name for finding in last.raised}
-    if names == {"other modes"}:  # what no way mends: each would find the same
+    if last.delivered and names and names <= OF_ALL_WAYS:
         return []
     longer = last.way.longer()
     slow = last.delivered and bool(names) and names <= set(SLOW)

@@ -15,13 +15,15 @@ from typing import Any
 import numpy as np
 
 from ornstein.curvature.curvature import Curvature
-from ornstein.errors import InputError
+from ornstein.errors import FileError, InputError
 from ornstein.model.model import Model
 from ornstein.posterior.history import Attempt, stored
 from ornstein.posterior.posterior import Posterior
 from ornstein.posterior.provenance import provenance
+from ornstein.samplers import sampler_by_name
 from ornstein.sampling.checkpoint import Checkpoint, files_in, seconds
 from ornstein.sampling.fingerprint import OPTIONS, fingerprint
+from ornstein.sampling.identity import identity
 from ornstein.sampling.request import SampleRequest
 from ornstein.sampling.resume import newest, readable, require_model, resumed_here
 from ornstein.types import Array
@@ -30,6 +32,8 @@ from ornstein.ways.way import Way
 
 KIND = "ways"
 PLAIN = tuple(name for name in OPTIONS if name not in ("sampler", "curvature", "init"))
+# What every way is asked for as the whole run is; thinning and width are its own.
+OF_A_WAY = ("batch_size", "scheme", "chains", "warmup", "seed", "keep", "first_chain")
 
 
 @dataclass(frozen=True)
@@ -65,12 +69,26 @@ class Folder:
         if not (self.going_on and own.is_dir() and files_in(own)):
             return way.run(situation, replace(request, checkpoint=own), work)
         path, meta, arrays = newest(own)
-        given = request.curvature
-        draws = int(request.draws)
-        progress = request.progress
-        return resumed_here(
-            path, request.every, meta, arrays, situation.model, None, given, draws, progress
-        )
+        with readable(path):
+            _require_way(path, meta["fingerprint"]["options"], way, request)
+        given, draws, progress = request.curvature, int(request.draws), request.progress
+        try:
+            return resumed_here(
+                path, request.every, meta, arrays, situation.model, None, given, draws, progress
+            )
+        except InputError as error:  # not of this run: another way would not be the answer
+            raise FileError(str(error)) from error
+
+
+def _require_way(path: Path, before: Mapping[str, Any], way: Way, request: SampleRequest) -> None:
+    """Refuse the state of another way, or of this one under other options."""
+    asked = {name: getattr(request, name) for name in OF_A_WAY}
+    for name, value in {**asked, "sampler": sampler_by_name(way.name)}.items():
+        if before[name] != identity(value):
+            raise FileError(
+                f"{path} is not of the way that this run takes next, {way.name!r}: the option"
+                f" {name} differs. Begin a new run in another folder"
+            )
 
 
 def begun(
@@ -100,10 +118,13 @@ def asked_for(
     """What a run was asked for, and its folder to go on in."""
     interval = seconds(every)
     with readable(path):
-        require_model(path, meta["fingerprint"], model)
+        before = meta["fingerprint"]
+        require_model(path, before, model)
         if meta["given"] and curvature is None:
             raise InputError("this run was given a curvature: give curvature=…")
         plain = {name: meta["request"][name] for name in PLAIN}
+        if plain != {name: before["options"][name] for name in PLAIN}:
+            raise ValueError("options that are not those of the run")
         request = SampleRequest(
             curvature=curvature if meta["given"] else None,
             init=arrays.get("init"),
@@ -120,7 +141,8 @@ def asked_for(
                 f" for; got {draws!r}"
             )
         request = replace(request, draws=draws)
-    fixed = {name: meta[name] for name in ("kind", "fingerprint")}
+    options = {**before["options"], "draws": request.draws}
+    fixed = {"kind": KIND, "fingerprint": {**before, "options": options}}
     number = int(path.stem.split("-")[1])
     checkpoint = Checkpoint(
         path.parent, interval, fixed, lambda: _described(request, limits, history), number

@@ -4,6 +4,7 @@ approximation is from the posterior. Measured once; the run and its remedies use
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ from ornstein.model.model import Model
 from ornstein.theory import Gaussian
 from ornstein.types import Array
 from ornstein.ways.costs import gradient_seconds
-from ornstein.ways.probe import GOOD, Probe, probed
+from ornstein.ways.probe import FEWEST, GOOD, Probe, probed
 from ornstein.ways.rows import Wide
 
 # Rounds of Gaussian VI while planning, and seconds of the reference machine that they may take.
@@ -107,10 +108,15 @@ def survey(
     curvature: Curvature | None = None,
     seed: int = 0,
     scheme: str = "replacement",
+    allowed: float = math.inf,
 ) -> Situation:
-    """Measure curvature (unless given) and probe the density."""
+    """Measure curvature (unless given) and probe the density, within so many passes where they do
+    for the curvature and the least of probes.
+    """
     if curvature is not None and curvature.dim != model.dim:
         raise InputError(f"the curvature has {curvature.dim} parameters, the model {model.dim}")
+    if model.undivided:
+        return Situation(model, None, model.undivided, None, 0.0)
     if curvature is None and from_rows(model):
         return Situation(model, None, "", None, 0.0, wide=Wide(model))
     counted = CountedPasses(derivatives_of(model))
@@ -122,20 +128,22 @@ def survey(
     if curvature.diagonal or model.dim > FULL_LIMIT:
         return Situation(model, curvature, "", None, float(counted.passes))
     try:
-        probe = probed(model, curvature.laplace, seed)
+        probe = probed(model, curvature.laplace, seed, allowed - counted.passes)
     except np.linalg.LinAlgError:
         why = "the covariance at the mode cannot be factorised: columns may be collinear"
         return Situation(model, None, why, None, float(counted.passes))
-    fitted = None if probe.counted <= GOOD else _fitted(model, curvature, seed)
-    passes = counted.passes + probe.passes + (0.0 if fitted is None else fitted.passes)
+    passes = counted.passes + probe.passes
+    fitted = None
+    if probe.counted > GOOD and passes + _fewest_passes(model) <= allowed:
+        fitted = _fitted(model, curvature, seed)
+        passes += 0.0 if fitted is None else fitted.passes
     return Situation(model, curvature, "", probe, passes, fitted)
 
 
 def _fitted(model: Model, curvature: Curvature, seed: int) -> Fitted | None:
     """The Gaussian nearest to the posterior and its probe; None where that takes long or fails."""
-    points = 2 * max(128, 2 * model.dim)
-    one = model.linear is not None and model.linear.predictors == 1
-    if not one and ROUNDS * points * gradient_seconds(model.work, model.dim) > MOST_SECONDS:
+    seconds = ROUNDS * _fewest_passes(model) * gradient_seconds(model.work, model.dim)
+    if not _one_predictor(model) and seconds > MOST_SECONDS:
         return None
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -146,3 +154,12 @@ def _fitted(model: Model, curvature: Curvature, seed: int) -> Fitted | None:
     except (OrnsteinError, np.linalg.LinAlgError):
         return None
     return Fitted(found.moments, probe, float(found.settings["passes"]) + probe.passes)
+
+
+def _one_predictor(model: Model) -> bool:
+    return model.linear is not None and model.linear.predictors == 1
+
+
+def _fewest_passes(model: Model) -> int:
+    """Of Gaussian VI: those of one round, and of a probe."""
+    return FEWEST if _one_predictor(model) else 2 * max(128, 2 * model.dim)

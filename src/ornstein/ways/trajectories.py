@@ -26,6 +26,7 @@ from ornstein.ways.way import Forecast, impossible
 FAR = 3.0
 # Draws of a chain below which a run that was cut short is none.
 FEWEST_DRAWS = 50
+ON_DISK = "it needs all rows in memory"
 # Parameters up to which a mass matrix is adapted whole.
 DENSE = 100
 
@@ -41,6 +42,8 @@ class MetricNuts:
     stochastic: bool = False
 
     def forecast(self, situation: Situation, request: SampleRequest) -> Forecast:
+        if situation.model.streams:
+            return impossible(self.name, ON_DISK)
         if situation.curvature is None or situation.probe is None:
             return impossible(self.name, situation.why or "only diagonals are known")
         # a trajectory of about π/2 with steps of 0.9 D^(-1/4), rounded up to a tree
@@ -84,10 +87,12 @@ class Nuts:
     stochastic: bool = False
 
     def forecast(self, situation: Situation, request: SampleRequest) -> Forecast:
+        if situation.model.streams:
+            return impossible(self.name, ON_DISK)
         leapfrogs = 15.0 if situation.probe is not None else 31.0
         words = "exact; finds its own metric"
         if situation.curvature is None:
-            words = f"needs no curvature. {situation.why}"
+            words = situation.model.undivided or f"needs no curvature. {situation.why}"
         return _forecast(self, situation, request, leapfrogs, words)
 
     @one_thread()
@@ -98,10 +103,7 @@ class Nuts:
         centre = model.init if request.init is None else model.flat(request.init)
         if situation.curvature is not None and request.init is None:
             centre = situation.curvature.mode
-        starts, _ = dispersed(model, centre, int(request.chains), request.seed)
-        # two chains start apart, the others near the centre
-        starts[2:] *= 0.25
-        starts = _with_density(situation, centre, starts)
+        starts = _apart(situation, request, centre)
         root = None if situation.probe is None else situation.root
         if root is not None:
             starts = np.linalg.solve(root, starts.T).T
@@ -110,6 +112,20 @@ class Nuts:
     def longer(self) -> Nuts:
         accept = min(0.99, 1.0 - (1.0 - self.target_accept) / 5.0)
         return replace(self, times=4 * self.times, target_accept=accept)
+
+
+def _apart(situation: Situation, request: SampleRequest, centre: Array) -> Array:
+    """Displacements of the chains' starts from the centre: the model's own, or two apart and the
+    others near the centre.
+    """
+    chains = int(request.chains)
+    known = situation.curvature is not None or request.init is not None
+    own = None if known else situation.model.starts(chains, request.seed)
+    if own is not None:
+        return own - centre
+    starts, _ = dispersed(situation.model, centre, chains, request.seed)
+    starts[2:] *= 0.25
+    return _with_density(situation, centre, starts)
 
 
 def _forecast(

@@ -16,6 +16,7 @@ from ornstein.errors import WayError
 from ornstein.posterior.posterior import Posterior
 from ornstein.sampling.request import SampleRequest
 from ornstein.streams import Purpose, derived_seed, stream
+from ornstein.theory import Gaussian
 from ornstein.types import Array
 from ornstein.verdict.density import Density
 from ornstein.verdict.importance import weigh
@@ -91,6 +92,9 @@ class WeightedLaplace:
             started,
             float(len(weights)),
             curvature=curvature,
+            # of all points: those that are resampled are fewer
+            moments=Gaussian(weighted.mean, weighted.covariance),
+            exact_moments=False,
             seed=int(request.seed),
             pareto_k=k,
             effective_draws=size,

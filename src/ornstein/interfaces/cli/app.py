@@ -6,8 +6,6 @@ Commands import what they need when they run, so that `ornstein --help` does not
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,10 +26,12 @@ from ornstein.interfaces.cli.arguments import (
     Draws,
     Drop,
     Every,
+    Expectation,
     Exposure,
     Family,
     Force,
     Formula,
+    Groups,
     Link,
     MaxSteps,
     Missing,
@@ -40,17 +40,20 @@ from ornstein.interfaces.cli.arguments import (
     Priors,
     Resume,
     Robust,
+    Scale,
     Scheduler,
     Seed,
+    Strict,
     Target,
     Use,
     Weights,
+    Zero,
     client_of,
     model_of,
     request_of,
     robust_sampler,
 )
-from ornstein.interfaces.cli.interrupts import Commands
+from ornstein.interfaces.cli.interrupts import Commands, said_where
 
 app = typer.Typer(
     name="ornstein",
@@ -79,22 +82,6 @@ def _start(
         typer.echo(context.get_help())
 
 
-@app.command(epilog="Example:  ornstein demo")
-def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the plots, the report and the fit.")] = Path(
-        "ornstein-demo"
-    ),
-    seed: Seed = 0,
-    force: Force = False,
-) -> None:
-    """Fit a data set that comes with scikit-learn, judge the fit, and write plots and a report."""
-    from ornstein.interfaces.cli.demo import run_demo
-    from ornstein.interfaces.cli.outputs import FIT, PLOTS, result_folder
-
-    with result_folder(out, (*FIT, *PLOTS), force=force) as folder:
-        run_demo(folder, seed)
-
-
 @app.command(epilog="Example:  ornstein fit wine.csv --target quality --out wine-fit")
 def fit(
     context: typer.Context,
@@ -109,6 +96,8 @@ def fit(
     offset: Offset = None,
     exposure: Exposure = None,
     weights: Weights = None,
+    zero: Zero = None,
+    scale: Scale = None,
     missing: Missing = "drop",
     decimal: Decimal = None,
     prior: Priors = None,
@@ -123,12 +112,7 @@ def fit(
     out: Annotated[
         Path, typer.Option(help="Folder for posterior.nc, fit.orn and report.html.")
     ] = Path("ornstein-fit"),
-    strict: Annotated[
-        bool,
-        typer.Option(
-            "--strict", help="Exit with code 1 unless draws are “trusted” and the model “fits”."
-        ),
-    ] = False,
+    strict: Strict = False,
     checkpoint: Checkpoint = None,
     every: Every = "60s",
     resume: Resume = False,
@@ -172,6 +156,8 @@ def fit(
         offset,
         exposure,
         prior,
+        zero,
+        scale,
         family=family,
         link=link,
         weights=weights,
@@ -192,7 +178,7 @@ def fit(
     }
     again = "" if checkpoint is None else "; --resume goes on from the checkpoint"
     with result_folder(out, FIT, [data], force) as folder:
-        with client_of(scheduler) as client, _said_where(again):
+        with client_of(scheduler) as client, said_where(again):
             model = model_of(data, request, folder_too=client is not None)
             if resume and checkpoint is not None and client is None:
                 asked = context.get_parameter_source("draws")
@@ -211,16 +197,6 @@ def fit(
         )
     if strict and not (results.verdict.trusted and results.critique.fits):
         raise typer.Exit(1)
-
-
-@contextmanager
-def _said_where(again: str) -> Iterator[None]:
-    """Ctrl-C with the news that no file was written."""
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        reason = str(error) or "interrupted"
-        raise KeyboardInterrupt(f"{reason}; no result was written{again}") from error
 
 
 @app.command(epilog="Example:  ornstein plan wine.csv --target quality")
@@ -243,16 +219,16 @@ def plan(
         Path | None,
         typer.Option(help="Draw the plan in this .png or .svg.", show_default=False),
     ] = None,
+    force: Force = False,
 ) -> None:
     """Print every way to the posterior of a table's regression: predicted distance, cost, and which
     one `ornstein fit` would take. Nothing is sampled.
     """
     from ornstein.interfaces.cli import console
-    from ornstein.interfaces.cli.outputs import require_not_input
+    from ornstein.interfaces.cli.outputs import require_place
     from ornstein.ways.plan import plan as make
 
-    if plot is not None:
-        require_not_input([plot], [data])
+    require_place(plot, [data], force)
     request = request_of(
         formula,
         target,
@@ -294,15 +270,17 @@ def predict(
     draws: Annotated[
         int, typer.Option(help="Use at most this many posterior draws.", min=2)
     ] = 1000,
+    expectation: Expectation = False,
+    groups: Groups = "average",
     seed: Seed = 0,
     decimal: Decimal = None,
     force: Force = False,
 ) -> None:
     """Add a mean, a standard deviation and an interval for the target to every row of a table.
 
-    For numbers they are those of a new observation: the uncertainty of the coefficients and the
-    noise of a single value. For classes they are those of the probability of a class, over the
-    posterior. Rows with missing values or unknown labels stay empty and are counted.
+    For numbers they are those of a new outcome: the uncertainty of the coefficients and the noise
+    of a single value. For classes they are those of the probability of a class, over the posterior.
+    Rows with missing values or unknown labels stay empty and are counted.
     """
     from ornstein.checks import printable
     from ornstein.interfaces.cli import console
@@ -316,7 +294,7 @@ def predict(
     require_not_input([path], [data, fit])
     posterior, spec = from_table(load(fit), str(fit))
     frame = read_table(data, decimal)
-    predicted = predict_table(posterior, frame, probability, draws, seed)
+    predicted = predict_table(posterior, frame, probability, draws, seed, expectation, groups)
     if path.exists():
         require_own([path], lambda earlier: has_columns(earlier, list(predicted.columns)), force)
         console.remark(f"{path} holds earlier predictions, which are replaced")
@@ -326,6 +304,22 @@ def predict(
     if len(spec.classes) == 2:
         console.remark(f"{printable(spec.target)}_mean is the probability of {spec.classes[1]!r}")
     console.say(f"Written: {path}")
+
+
+@app.command(epilog="Example:  ornstein demo")
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the plots, the report and the fit.")] = Path(
+        "ornstein-demo"
+    ),
+    seed: Seed = 0,
+    force: Force = False,
+) -> None:
+    """Fit a data set that comes with scikit-learn, judge the fit, and write plots and a report."""
+    from ornstein.interfaces.cli.demo import run_demo
+    from ornstein.interfaces.cli.outputs import FIT, PLOTS, result_folder
+
+    with result_folder(out, (*FIT, *PLOTS), force=force) as folder:
+        run_demo(folder, seed)
 
 
 @app.command(
@@ -374,12 +368,15 @@ def compare(
             help="Draw them on top of each other in this .png or .svg.", show_default=False
         ),
     ] = None,
+    force: Force = False,
 ) -> None:
     """Run several samplers and baselines on a table and print how they differ, and what they
     cost.
     """
     from ornstein.interfaces.cli.comparing import compare_methods
+    from ornstein.interfaces.cli.outputs import require_place
 
+    require_place(plot, [data], force)
     request = request_of(
         formula,
         target,

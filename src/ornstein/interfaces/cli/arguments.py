@@ -39,7 +39,7 @@ Formula = Annotated[
     typer.Option(
         "--formula",
         "-f",
-        help="Such as 'y ~ a * b + bs(c, df=5)'; in place of --target and --use.",
+        help="Such as 'y ~ a * b + bs(c, df=5) + (1 | g)'; in place of --target and --use.",
         show_default=False,
     ),
 ]
@@ -91,6 +91,26 @@ Decimal = Annotated[
     ),
 ]
 Link = Annotated[str | None, typer.Option(help="The link of the family.", show_default=False)]
+Zero = Annotated[
+    str | None,
+    typer.Option(
+        help="Terms that explain the zeros of a zero-inflated or hurdle family: 'x + z'.",
+        show_default=False,
+    ),
+]
+Scale = Annotated[
+    str | None,
+    typer.Option(
+        help="Terms that explain the scale of a gaussian or student-t family: 'x + z'.",
+        show_default=False,
+    ),
+]
+Groups = Annotated[
+    str,
+    typer.Option(
+        help="Of a mixed model: predict for the average group, or for new ones (average, new)."
+    ),
+]
 SAMPLER_HELP = (
     "auto, which chooses (see `ornstein plan`); or by name: laplace, laplace-weighted, nuts,"
     f" nuts-metric, {', '.join([*FORMS][:-1])} or {[*FORMS][-1]}."
@@ -166,6 +186,19 @@ Resume = Annotated[
         ),
     ),
 ]
+Expectation = Annotated[
+    bool,
+    typer.Option(
+        "--expectation",
+        help="Also add sd and interval of the expectation, the mean of many such outcomes.",
+    ),
+]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict", help="Exit with code 1 unless draws are “trusted” and the model “fits”."
+    ),
+]
 Robust = Annotated[
     bool,
     typer.Option(
@@ -197,6 +230,8 @@ def request_of(
     offset: str | None = None,
     exposure: str | None = None,
     prior: list[str] | None = None,
+    zero: str | None = None,
+    scale: str | None = None,
     **settings: Any,
 ) -> Request:
     """The formula that the options say, with the other settings of a regression."""
@@ -221,7 +256,10 @@ def request_of(
         formula += f" + offset(log({quoted(exposure)}))"
     left_out, labels = tuple(drop or ()), tuple(categorical or ())
     priors = dict(map(_prior, prior)) if prior else None
-    return Request(formula, priors=priors, left_out=left_out, labels=labels, **settings)
+    parts = tuple((word, text) for word, text in (("zero", zero), ("scale", scale)) if text)
+    return Request(
+        formula, priors=priors, parts=parts, left_out=left_out, labels=labels, **settings
+    )
 
 
 def _prior(text: str) -> tuple[str, Any]:
@@ -262,18 +300,18 @@ def robust_sampler(name: str) -> Sampler:
 def model_of(data: Path, request: Request, folder_too: bool = False) -> Model:
     """Read and understand the table, and print what was understood."""
     from ornstein.checks import printable
+    from ornstein.entrances.models import from_table, glm, understood
     from ornstein.interfaces.cli import console
-    from ornstein.regression.regress import regression
 
+    model: Model
     if data.is_dir() and folder_too:
-        from ornstein.entrances.models import glm
         from ornstein.regression.folder import ParquetFolder, regression_on
 
         model, spec = regression_on(request, ParquetFolder.at(data), glm)
+        first, *others = spec.understood(model.n_data)
     else:
-        model = table_model = regression(request, data)
-        spec = table_model.spec
-    first, *others = spec.understood(model.n_data)
+        model = table_model = from_table(request, data)
+        first, *others = understood(table_model)
     console.remark(f"{printable(data.name)}: {first}")
     for note in others:
         console.remark(note)

@@ -30,6 +30,16 @@ class Commands(TyperGroup):
             raise InterruptError(str(error)) from error
 
 
+@contextmanager
+def said_where(again: str) -> Iterator[None]:
+    """Ctrl-C with the news that no file was written."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        reason = str(error) or "interrupted"
+        raise KeyboardInterrupt(f"{reason}; no result was written{again}") from error
+
+
 class Interrupts:
     """Ctrl-C as KeyboardInterrupt, as ever, but neither lost nor harmful.
 

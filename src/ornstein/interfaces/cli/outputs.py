@@ -68,14 +68,24 @@ def require_own(paths: Iterable[Path], is_own: Callable[[Path], bool], force: bo
     for path in paths:
         if not force and not is_own(path):
             raise FileError(
-                f"{path} was not written by this command: choose another --out, or add --force to"
+                f"{path} was not written by this command: choose another name, or add --force to"
                 " overwrite it"
             )
 
 
+def require_place(path: Path | None, inputs: Iterable[Path], force: bool) -> None:
+    """Refuse to write a plot over an input, or over a file of the user's unless forced to."""
+    if path is not None:
+        require_not_input([path], inputs)
+        require_own([path] if path.exists() else [], is_ours, force)
+
+
 def is_ours(path: Path) -> bool:
     """Whether the file says of itself that ornstein wrote it."""
-    known = {".orn": _is_fit, ".nc": _is_netcdf, ".html": _is_page, ".png": _is_plot}
+    known = {
+        **{".orn": _is_fit, ".nc": _is_netcdf, ".html": _is_page},
+        **{".png": _is_plot, ".svg": _is_drawing, ".pdf": _is_drawing},
+    }
     return path.suffix in known and path.is_file() and known[path.suffix](path)
 
 
@@ -107,6 +117,13 @@ def _is_page(path: Path) -> bool:
 
 def _is_plot(path: Path) -> bool:
     return b"Software\0ornstein" in _head(path)
+
+
+def _is_drawing(path: Path) -> bool:
+    with suppress(OSError):
+        content = path.read_bytes()
+        return b"<dc:title>ornstein</dc:title>" in content or b"/Creator (ornstein)" in content
+    return False
 
 
 def _head(path: Path) -> bytes:

@@ -13,6 +13,7 @@ import numpy as np
 
 from ornstein.interfaces.cli import console
 from ornstein.posterior.files import replacing
+from ornstein.posterior.prior_words import outweighed, priors_of, sentence, shares_of_priors
 
 if TYPE_CHECKING:
     import pandas
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Results:
     """The coefficients on the scale of the table, the verdict on the draws, the critique of the
-    model, and files with what each is for.
+    model, files with what each is for, and parameters of which the prior says more than the data.
     """
 
     spec: Spec
@@ -36,6 +37,7 @@ class Results:
     critique: Critique
     files: list[tuple[Path, str]]
     history: tuple[Attempt, ...] = ()
+    outweighed: tuple[str, ...] = ()
 
 
 def write_results(posterior: Posterior, folder: Path, plots: bool = False) -> Results:
@@ -50,6 +52,9 @@ def write_results(posterior: Posterior, folder: Path, plots: bool = False) -> Re
         files.append((draws, "draws on the scale of the table, for ArviZ"))
         verdict, critique = posterior.check(), posterior.critique()
         summary = readable.summary()
+        summary = summary.assign(prior=priors_of(summary.index, spec.priors))
+        shares = shares_of_priors(posterior.model, posterior.mean, posterior.covariance)
+        weak = outweighed(posterior.names, shares)
         page = write_report(
             posterior,
             folder / "report.html",
@@ -60,7 +65,7 @@ def write_results(posterior: Posterior, folder: Path, plots: bool = False) -> Re
         files.append((page, "open it in a browser"))
         if plots:
             files += [(path, "plot") for path in write_plots(posterior, folder)]
-        return Results(spec, summary, verdict, critique, files, posterior.history)
+        return Results(spec, summary, verdict, critique, files, posterior.history, weak)
     except BaseException:
         written = ", ".join(str(path) for path, _ in files)
         console.warn(f"not everything was written; the fit is in {written}")
@@ -73,6 +78,8 @@ def show_results(results: Results) -> None:
         results.summary,
         f"{results.spec.family} regression of {results.spec.target!r}, on the scale of the table",
     )
+    if results.outweighed:
+        console.say(sentence(results.outweighed))
     console.say()
     console.show_verdict(results.verdict)
     console.say()
@@ -105,11 +112,14 @@ def write_netcdf(readable: Posterior, spec: Spec, path: Path) -> Path:
     from ornstein.posterior.arviz import inference_data, netcdf_bytes
 
     params = {name: np.asarray(values) for name, values in readable.params.items()}
-    coordinates = {"feature": list(spec.feature_names)}
-    dimensions = {"coef": ["feature"]}
-    if len(spec.classes) > 2 or params["coef"].ndim == 4:
-        coordinates |= {"class": list(spec.classes[1:])}
-        dimensions = {"coef": ["feature", "class"], "intercept": ["class"]}
+    coordinates: dict[str, list[str]] = {}
+    dimensions: dict[str, list[str]] = {}
+    if "coef" in params:  # not of a mixed model, which names each coefficient
+        coordinates = {"feature": list(spec.feature_names)}
+        dimensions = {"coef": ["feature"]}
+        if len(spec.classes) > 2 or params["coef"].ndim == 4:
+            coordinates |= {"class": list(spec.classes[1:])}
+            dimensions = {"coef": ["feature", "class"], "intercept": ["class"]}
     attributes = {name: str(value) for name, value in readable.settings.items()}
     content = netcdf_bytes(inference_data(params, attributes, coordinates, dimensions))
     with replacing(path) as temporary:

@@ -1,6 +1,6 @@
 """Does what the posterior predicts happen as often as it says? On the rows the model holds.
 
-Numbers (gaussian, poisson): where each observation falls in its own predictive law (the probability
+Numbers: where each observation falls in its own predictive law (the probability
 integral transform, made continuous for counts by a random share of the jump) should be uniform; and
 how many observations the central intervals hold. Classes: among rows given the probability p, a
 share p should be of that class.
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.stats
 
-from ornstein.interfaces.table.predicting import thinned_draws
+from ornstein.critique.evidence import Evidence
 from ornstein.types import Array
 
 if TYPE_CHECKING:
     from ornstein.model.regression import GLM
     from ornstein.posterior.posterior import Posterior
 
-MOST_ROWS, MOST_DRAWS, BINS = 5000, 200, 10
+BINS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,51 +48,32 @@ class Calibration:
     rows: int
 
 
-def calibrate(posterior: Posterior, model: GLM, seed: int = 0) -> Calibration:
-    """On at most 5000 rows of the model, drawn at random, with at most 200 draws."""
-    rng = np.random.default_rng(seed)
-    rows = np.sort(rng.choice(model.n_data, min(model.n_data, MOST_ROWS), replace=False))
-    features = model.features[rows]
-    features = features.toarray() if hasattr(features, "toarray") else np.asarray(features)
-    thinned = thinned_draws(posterior, MOST_DRAWS, seed)
-    expected = thinned.predict(features, draws=None).draws
-    response = np.asarray(model.response)[rows]
-    if model.classes is not None:
-        return _classes(expected, response.astype(int))
-    return _numbers(thinned, model, expected, response, rng)
+def calibrate(posterior: Posterior, model: GLM, seed: int = 0) -> Calibration | None:
+    """On the rows that a critique looks at; None where some times are censored."""
+    evidence = Evidence.of(posterior, model, seed)
+    if evidence.censored:
+        return None
+    if model.likelihood.law.labels:
+        return _classes(evidence.probabilities, evidence.y.astype(int))
+    return _numbers(evidence.transforms)
 
 
-def _numbers(
-    posterior: Posterior, model: GLM, expected: Array, response: Array, rng: np.random.Generator
-) -> Calibration:
-    if model.likelihood.family == "gaussian":
-        params = posterior.params
-        scale = (
-            np.exp(params["log_scale"][0])
-            if "log_scale" in params
-            else np.asarray(model.hyperparameters["noise_scale"])
-        )
-        scale = np.broadcast_to(scale, (len(expected),))[:, None]
-        transforms = np.mean(scipy.stats.norm.cdf((response - expected) / scale), axis=0)
-    else:
-        above = np.mean(scipy.stats.poisson.cdf(response, expected), axis=0)
-        below = np.mean(scipy.stats.poisson.cdf(response - 1.0, expected), axis=0)
-        transforms = below + rng.uniform(size=response.size) * (above - below)
+def _numbers(transforms: Array) -> Calibration:
     promised = np.linspace(0.05, 0.95, 19)
-    happened = np.array([np.mean(np.abs(2.0 * transforms - 1.0) <= level) for level in promised])
-    low, high = _interval(happened * response.size, np.full(promised.size, response.size))
+    inside = np.abs(2.0 * transforms - 1.0)
+    happened = np.array([np.mean(inside <= level) for level in promised])
+    low, high = _interval(happened * inside.size, np.full(promised.size, inside.size))
     curve = Reliability(
         promised, happened, low, high, "probability of the interval", "share of rows inside"
     )
-    inside = {level: np.mean(np.abs(2.0 * transforms - 1.0) <= level) for level in (0.5, 0.8, 0.95)}
     words = ", ".join(
-        f"{100 * level:.0f} % intervals hold {100 * share:.1f} %" for level, share in inside.items()
+        f"{100 * level:.0f} % intervals hold {100 * np.mean(inside <= level):.1f} %"
+        for level in (0.5, 0.8, 0.95)
     )
-    return Calibration(curve, transforms, f"Predictive {words} of the rows.", response.size)
+    return Calibration(curve, transforms, f"Predictive {words} of the rows.", inside.size)
 
 
-def _classes(expected: Array, codes: Array) -> Calibration:
-    mean = expected.mean(axis=0)
+def _classes(mean: Array, codes: Array) -> Calibration:
     one_vs_rest = mean[:, None] if mean.ndim == 1 else mean
     hits = (
         (codes[:, None] == 1)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
     from ornstein.interfaces.report.calibration import Reliability
+    from ornstein.posterior.curve import Curve
     from ornstein.posterior.posterior import Posterior
 
 MOST_POINTS = 400
@@ -305,5 +306,14 @@ def histogram(values: Array, bins: int, label: str) -> Draw:
             alpha=0.85,
         )
         axes.set(xlabel=label, ylabel="rows", xlim=(0, 1))
+
+    return draw
+
+
+def effect(curve: Curve) -> Draw:
+    """The average expectation along a column, with 95 % intervals."""
+
+    def draw(figure: Figure | SubFigure, roles: Roles) -> None:
+        curve.draw(figure.add_subplot(), roles.chains)
 
     return draw

@@ -1,8 +1,8 @@
-"""The report: one HTML file that needs nothing else, verdict first."""
+"""The report: one HTML file that needs nothing else; two verdicts and coefficients first."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,12 +10,15 @@ import numpy as np
 
 from ornstein.checks import printable
 from ornstein.interfaces.report.sections import sections
+from ornstein.interfaces.report.terms import terms_of
 from ornstein.interfaces.table.earlier import is_earlier
 from ornstein.interfaces.table.fitting import from_table, shown
 from ornstein.interfaces.table.wording import number
+from ornstein.model.regression import GLM
 from ornstein.posterior.files import replacing
+from ornstein.posterior.prior_words import outweighed, priors_of, shares_of_priors
+from ornstein.regression.mixed import MixedTablePredict
 from ornstein.regression.regress import TablePredict
-from ornstein.types import Array
 
 if TYPE_CHECKING:
     import pandas
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from ornstein.verdict.verdict import Verdict
 
 MOST_ROWS = 60
+HALF_TRACK = 47.0  # per cent of a bar's track, from zero in the middle to the end of a term's scale
 SMALL = 6  # decimals beyond which small numbers are written with a power of ten
 MEANING = {
     "trusted": ("No problems found. You can use these draws as the posterior."),
@@ -102,11 +106,15 @@ def _context(
     critique = posterior.critique(model) if critique is None else critique
     judged = any(finding.level in MEANING for finding in verdict.findings)
     spec = None
-    if is_earlier(posterior) or isinstance(posterior.predict_function, TablePredict):
+    mixed = isinstance(posterior.predict_function, MixedTablePredict)
+    if mixed or is_earlier(posterior) or isinstance(posterior.predict_function, TablePredict):
         posterior_of_table, spec = from_table(posterior)
         summary = shown(posterior_of_table).summary() if summary is None else summary
     elif summary is None:
         summary = posterior.summary()
+    known = _priors(model, spec)
+    priors = dict(zip(map(str, summary.index), priors_of(summary.index, known), strict=True))
+    shares = shares_of_priors(model, posterior.mean, posterior.covariance)
     return {
         "title": title or _title(spec),
         "verdict": verdict,
@@ -117,7 +125,8 @@ def _context(
         "meaning": MEANING[verdict.level],
         "facts": _facts(posterior),
         "spec": spec,
-        "coefficients": _coefficients(summary, spec),
+        "coefficients": _coefficients(summary, None if mixed else spec, priors),
+        "outweighed": outweighed(posterior.names, shares),
         "hidden": max(0, len(summary) - MOST_ROWS),
         "sections": sections(posterior, model),
         "settings": {
@@ -142,6 +151,13 @@ def _title(spec: Spec | None) -> str:
     return f"{spec.target}, explained by {len(spec.column_names)} columns"
 
 
+def _priors(model: Model | None, spec: Spec | None) -> Mapping[str, str]:
+    """By column and parameter, in words; nothing where they are not known."""
+    if isinstance(model, GLM):
+        return model.priors
+    return {} if spec is None else spec.priors
+
+
 def _facts(posterior: Posterior) -> list[tuple[str, str]]:
     settings, curvature = posterior.settings, posterior.curvature
     chains, draws, size = posterior.draws.shape
@@ -162,41 +178,43 @@ def _facts(posterior: Posterior) -> list[tuple[str, str]]:
     return facts
 
 
-def _coefficients(summary: pandas.DataFrame, spec: Spec | None) -> dict[str, object]:
-    """Rows of the table; the bars lie on the standardised scale, where columns are comparable."""
-    repeats = 1 if spec is None or len(spec.classes) < 3 else len(spec.classes) - 1
-    factors = np.ones(len(summary)) if spec is None else np.repeat(spec.units, repeats)
-    drawn = np.arange(len(summary)) < len(factors)
-    bars = summary[drawn].mul(factors, axis=0)
-    interval = list(summary.columns[2:4]) if summary.shape[1] > 2 else None
-    low = bars[interval[0]] if interval else bars["mean"] - 2 * bars["sd"]
-    high = bars[interval[1]] if interval else bars["mean"] + 2 * bars["sd"]
+def _coefficients(
+    summary: pandas.DataFrame, spec: Spec | None, priors: Mapping[str, str]
+) -> dict[str, object]:
+    """Rows of the table. Bars are in the units of the numbers: those of one term share a scale."""
+    interval = list(summary.columns[2:4]) if "mcse" in summary else None
+    low = summary[interval[0]] if interval else summary["mean"] - 2 * summary["sd"]
+    high = summary[interval[1]] if interval else summary["mean"] + 2 * summary["sd"]
     strength = (summary["mean"].abs() / summary["sd"]).to_numpy()
     order = [int(position) for position in np.sort(np.argsort(-strength)[:MOST_ROWS])]
-    left, right = _axis(low.to_numpy(), high.to_numpy())
-
-    def place(value: float) -> float:
-        return float(100.0 * (value - left) / (right - left))
+    terms = terms_of(summary.index, spec)
+    reach: dict[object, float] = {}
+    for position in order:
+        end = max(abs(float(low.iloc[position])), abs(float(high.iloc[position])))
+        reach[terms[position].key] = max(reach.get(terms[position].key, 0.0), end)
 
     def bar(position: int) -> dict[str, object]:
+        scale = HALF_TRACK / (reach[terms[position].key] or 1.0)
         ends = float(low.iloc[position]), float(high.iloc[position])
-        middle = place(float(bars["mean"].iloc[position]))
         return {
-            "low": place(ends[0]),
-            "width": place(ends[1]) - place(ends[0]),
-            "mean": middle,
+            "low": 50.0 + scale * ends[0],
+            "width": scale * (ends[1] - ends[0]),
+            "mean": 50.0 + scale * float(summary["mean"].iloc[position]),
             "away": ends[0] > 0 or ends[1] < 0,
         }
 
+    numbers = summary.drop(columns="prior", errors="ignore")
     rows = [
         {
             "name": summary.index[position],
-            "values": _written(summary.iloc[position].to_dict()),
-            "bar": bar(position) if drawn[position] else None,
+            "reference": terms[position].reference,
+            "prior": priors.get(str(summary.index[position]), ""),
+            "values": _written(numbers.iloc[position].to_dict()),
+            "bar": bar(position),
         }
         for position in order
     ]
-    return {"rows": rows, "zero": place(0.0), "interval": interval}
+    return {"rows": rows, "interval": interval}
 
 
 def _written(values: dict[Hashable, float]) -> dict[Hashable, str]:
@@ -227,9 +245,3 @@ def _written(values: dict[Hashable, float]) -> dict[Hashable, str]:
     if "ess_bulk" in values:
         written |= {"ess_bulk": f"{values['ess_bulk']:,.0f}", "r_hat": f"{values['r_hat']:.3f}"}
     return {name: text.replace("-", "−") for name, text in written.items()}
-
-
-def _axis(low: Array, high: Array) -> tuple[float, float]:
-    left, right = min(0.0, float(np.min(low))), max(0.0, float(np.max(high)))
-    margin = 0.04 * (right - left) or 1.0
-    return left - margin, right + margin

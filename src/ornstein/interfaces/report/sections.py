@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ornstein.checks import printable
+from ornstein.errors import InputError, PredictionWarning
 from ornstein.interfaces.report import figures
 from ornstein.interfaces.report.calibration import calibrate
 from ornstein.interfaces.report.theme import Draw, as_png, as_svg
+from ornstein.model.families.likelihood import Predict
 from ornstein.posterior.statistics import split_r_hat
+from ornstein.types import PyTree
 
 if TYPE_CHECKING:
     from ornstein.model.model import Model
+    from ornstein.posterior.averaged_rows import Rows
+    from ornstein.posterior.curve import Curve
     from ornstein.posterior.posterior import Posterior
+    from ornstein.posterior.predictive import Predictive
 
 MOST_CELLS, MOST_TRACES, EXACT_ERRORS = 14, 3, 200
+# Of effects: figures, columns that are tried for them, columns of a matrix, rows and draws.
+MOST_EFFECTS, TRIED, MOST_COLUMNS, EFFECT_ROWS, EFFECT_DRAWS = 6, 12, 500, 1000, 100
 
 
 @dataclass(frozen=True)
@@ -59,8 +69,8 @@ def sections(posterior: Posterior, model: Model | None) -> dict[str, Section]:
         if posterior.mean.size > 1:
             found["covariance"] = _covariance(law)
         found["chains"] = _chains(law)
-    calibration = _calibration(posterior, model)
-    return found if calibration is None else {**found, "calibration": calibration}
+    parts = {"calibration": _calibration(posterior, model), "effects": _effects(posterior, model)}
+    return found | {name: part for name, part in parts.items() if part is not None}
 
 
 def _covariance(law: figures.Predicted) -> Section:
@@ -148,14 +158,13 @@ def _chains(law: figures.Predicted) -> Section:
 
 
 def _calibration(posterior: Posterior, model: Model | None) -> Section | None:
-    """For regressions whose rows are at hand; weights and offsets are not known for new rows, so
-    not for those.
-    """
+    """For regressions whose rows are at hand."""
     from ornstein.model.regression import GLM
 
-    if not isinstance(model, GLM) or "offset" in model.data or "weight" in model.data:
+    found = calibrate(posterior, model) if isinstance(model, GLM) else None
+    if found is None:
         return None
-    found = calibrate(posterior, model)
+    assert model is not None
     size = (4.2, 3.6)
     caption = (
         "On the dotted line, what is promised is what happens. Band: 95 % interval of the observed"
@@ -183,3 +192,45 @@ def _calibration(posterior: Posterior, model: Model | None) -> Section | None:
         )
     facts = {"sentence": found.sentence, "rows": found.rows, "all": found.rows == model.n_data}
     return Section((tuple(panels),), facts)
+
+
+def _effects(posterior: Posterior, model: Model | None) -> Section | None:
+    """The average expectation along the columns that move it most."""
+    from ornstein.model.regression import GLM
+    from ornstein.posterior.averaged_rows import Rows
+
+    predict = posterior.predict_function
+    if not isinstance(model, GLM) or not isinstance(predict, Predict):
+        return None
+    spec = getattr(predict, "spec", None)
+    columns = model.feature_names if spec is None else spec.column_names
+    if len(columns) > MOST_COLUMNS:
+        return None
+    rows = Rows.of(None, model, predict, "effects")
+    curves = [_curve(posterior, rows, name) for name in columns[:TRIED]]
+    known = [curve for curve in curves if curve is not None]
+    known.sort(key=lambda curve: -float(np.max(np.ptp(curve.draws.mean(axis=0), axis=0))))
+    panels = tuple(
+        Panel(
+            f"effect-{place}",
+            figures.effect(curve),
+            f"average expectation along {printable(curve.column)}",
+        )
+        for place, curve in enumerate(known[:MOST_EFFECTS], start=1)
+    )
+    facts: dict[str, object] = {"shown": len(panels), "all": len(columns)}
+    return Section((panels,), facts) if panels else None
+
+
+def _curve(posterior: Posterior, rows: Rows, name: str) -> Curve | None:
+    from ornstein.posterior.effects import curve_along
+
+    def predicted(new: PyTree) -> Predictive:
+        return posterior.predict(new, EFFECT_DRAWS)
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PredictionWarning)
+            return curve_along(predicted, rows, name, EFFECT_ROWS)
+    except InputError:  # a column that cannot be set alone
+        return None

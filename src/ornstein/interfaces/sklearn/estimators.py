@@ -50,9 +50,11 @@ try:
     )
     from ornstein.interfaces.sklearn.posterior_draws import (
         chosen,
+        is_outcome,
         linear_draws,
         over_draws,
         portable,
+        predictor_variance,
         restored,
         scales,
         sigmoid,
@@ -141,22 +143,17 @@ class BayesianRegressor(RegressorMixin, BaseEstimator):
         )
         return self
 
-    def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
-        """Predictive mean, and with `return_std` the predictive standard deviation, noise
-        included.
+    def predict(self, X: ArrayLike, return_std: bool | str = False) -> Array | tuple[Array, Array]:
+        """Predictive mean, and with `return_std` the standard deviation of the outcome, noise
+        included, or with "expectation" that of the expectation.
         """
         check_is_fitted(self)
         table = new_rows(self, X)
         mean = table @ self.coef_ + self.intercept_
         if not return_std:
             return mean
-        slopes = table.shape[1] + has_intercept(self)
-        covariance = self.posterior_.covariance
-        covariance = (covariance if covariance.ndim == 2 else np.diag(covariance))[:slopes, :slopes]
-        extended = np.column_stack([table, np.ones(len(table))]) if has_intercept(self) else table
-        return mean, np.sqrt(
-            np.einsum("ij,ij->i", extended @ covariance, extended) + np.mean(scales(self) ** 2)
-        )
+        noise = np.mean(scales(self) ** 2) if is_outcome(return_std) else 0.0
+        return mean, np.sqrt(predictor_variance(self, table, has_intercept(self)) + noise)
 
     def sample_posterior(
         self, n_samples: int | None = None, random_state: int | np.random.RandomState | None = None
@@ -242,14 +239,16 @@ class BayesianPoissonRegressor(RegressorMixin, BaseEstimator):
         self.intercept_ = float(mean["intercept"]) if has_intercept(self) else 0.0
         return self
 
-    def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
+    def predict(self, X: ArrayLike, return_std: bool | str = False) -> Array | tuple[Array, Array]:
         """Predictive mean E[exp(xᵀβ)], and with `return_std` the standard deviation of the
-        predicted count.
+        outcome, a single count, or with "expectation" that of the expectation.
         """
         check_is_fitted(self)
         table = new_rows(self, X)
         mean, variance = over_draws(self, table, np.exp)
-        return (mean, np.sqrt(mean + variance)) if return_std else mean
+        if not return_std:
+            return mean
+        return mean, np.sqrt(variance + (mean if is_outcome(return_std) else 0.0))
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """D², the fraction of the Poisson deviance that is explained."""
@@ -342,8 +341,8 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
-        """Probabilities averaged over the posterior, and with `return_std` their standard deviation
-        over it.
+        """Probabilities averaged over the posterior, and with `return_std` the standard
+        deviation of these expectations over it.
         """
         check_is_fitted(self)
         table = new_rows(self, X)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from ornstein.checks import brief
 from ornstein.errors import InputError
 from ornstein.types import Array
 
@@ -65,6 +66,24 @@ def over_draws(
         means.append(values.mean(axis=1))
         variances.append(values.var(axis=1, ddof=1))
     return np.concatenate(means), np.concatenate(variances)
+
+
+def predictor_variance(estimator: BaseEstimator, X: Array, intercept: bool) -> Array:
+    """The variance of the linear predictor of each row over the posterior."""
+    slopes = X.shape[1] + intercept
+    covariance = estimator.posterior_.covariance
+    covariance = (covariance if covariance.ndim == 2 else np.diag(covariance))[:slopes, :slopes]
+    extended = np.column_stack([X, np.ones(len(X))]) if intercept else X
+    return np.einsum("ij,ij->i", extended @ covariance, extended)
+
+
+def is_outcome(return_std: bool | str) -> bool:
+    """Whether the standard deviation asked for is that of the outcome, not of its expectation."""
+    if return_std in (True, "outcome", "expectation"):
+        return return_std != "expectation"
+    raise InputError(
+        f"return_std must be True, 'outcome' or 'expectation'; got {brief(return_std)}"
+    )
 
 
 def sigmoid(predictor: Array) -> Array:

@@ -13,6 +13,7 @@ from ornstein.model.families.family import Auxiliary, Family
 from ornstein.model.families.gaussian import Gaussian
 from ornstein.model.families.ordinal import Ordinal
 from ornstein.model.families.positive import Gamma, LogNormal
+from ornstein.model.families.quantile import Quantile
 from ornstein.model.families.student_t import StudentT
 from ornstein.model.families.survival import Exponential, Weibull
 from ornstein.model.families.table import TABLE, family_of
@@ -40,6 +41,7 @@ __all__ = [
     "NegativeBinomial",
     "Ordinal",
     "Poisson",
+    "Quantile",
     "StudentT",
     "Weibull",
     "ZeroInflatedNegativeBinomial",

@@ -18,6 +18,9 @@ def linear_part(likelihood: Likelihood, params: PyTree, rows: Any) -> Array:
     """
     coef = params["coef"]
     if coef.ndim == 2:
+        if likelihood.parts:
+            first = likelihood.parts[0][1]
+            rows, coef = rows[:, :first], coef[:, :first]
         linear = np.asarray(rows @ np.ascontiguousarray(coef.T)).T
         return linear + params["intercept"][:, None] if "intercept" in params else linear
     draws, columns, classes = coef.shape
@@ -29,6 +32,15 @@ def linear_part(likelihood: Likelihood, params: PyTree, rows: Any) -> Array:
     return linear + _with_reference(params["intercept"], likelihood.intercept_reference)[:, None]
 
 
+def shared_part(likelihood: Likelihood, params: PyTree, rows: Any) -> dict[str, Array]:
+    """The auxiliary parameters: (draws,), or (draws, rows) where they have columns."""
+    found = {auxiliary.name: params[auxiliary.name] for auxiliary in likelihood.auxiliaries}
+    for name, first, after in likelihood.parts:
+        coef = np.ascontiguousarray(params["coef"][:, first:after].T)
+        found[name] = found[name][:, None] + np.asarray(rows[:, first:after] @ coef).T
+    return found
+
+
 def mean_of(likelihood: Likelihood, predictor: Array, shared: dict[str, Array]) -> Array:
     """E[y | u] of linear predictors u; `shared` are the auxiliary parameters of the same draws."""
     return likelihood.mean(
@@ -37,8 +49,10 @@ def mean_of(likelihood: Likelihood, predictor: Array, shared: dict[str, Array]) 
 
 
 def along(predictor: Array, value: Array) -> Array:
-    """One number per draw, with axes so that it broadcasts against (draws, rows, …)."""
-    return value.reshape(len(value), *([1] * (predictor.ndim - 1)))
+    """Numbers by draw, or by draw and row, with axes so that they broadcast against (draws, rows,
+    …).
+    """
+    return value.reshape(*value.shape, *([1] * (predictor.ndim - value.ndim)))
 
 
 def _with_reference(values: Array, missing: bool) -> Array:

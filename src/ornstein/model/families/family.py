@@ -168,6 +168,12 @@ class Family:
         """The law of y given u (draws, rows), in NumPy."""
         raise NotImplementedError
 
+    def slope_variance(self, auxiliary: Shared) -> float | None:
+        """The variance of ∂ log p/∂u where it does not depend on the law of the data; None where
+        only the rows tell.
+        """
+        return None
+
     def middle(self, y: Array, weights: Array | None) -> Array:
         """The linear predictor of the average response: where the intercept's prior is centred."""
         return np.asarray(self.inverse_link.forward(np.average(y, axis=0, weights=weights)))

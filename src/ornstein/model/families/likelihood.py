@@ -23,7 +23,9 @@ class Likelihood:
     code.
 
     All fields are plain values, which saved files hold: the family by its name, and in `settings`
-    the numbers that it fixes. `elementary` is that of its `Traits`.
+    the numbers that it fixes. `elementary` is that of its `Traits`. `parts` are auxiliary
+    parameters that have columns of their own, with the first of these and the one after the last:
+    ("zero_logit", 3, 5). They are the last columns of the table, and the last entries of `coef`.
     """
 
     family: str
@@ -34,11 +36,14 @@ class Likelihood:
     elementary: bool = False
     link: str = ""
     settings: tuple[tuple[str, float], ...] = ()
+    parts: tuple[tuple[str, int, int], ...] = ()
 
     def __post_init__(self) -> None:
         # files hold lists, and those of 0.1 no link
         settings = tuple((name, value) for name, value in self.settings)
         object.__setattr__(self, "settings", settings)
+        parts = tuple((name, first, after) for name, first, after in self.parts)
+        object.__setattr__(self, "parts", parts)
         object.__setattr__(self, "link", self.law.link)
 
     @property
@@ -78,7 +83,7 @@ class Likelihood:
         predictors = self._predictors(params, example)
         shape = () if self.auxiliaries else predictors.shape
         offset = example["offset"] if "offset" in example else jnp.zeros(shape)
-        still = self._stacked(offset.astype(predictors.dtype), centre)
+        still = self._stacked(offset.astype(predictors.dtype), centre, example["x"])
         slope = jax.grad(self.of_predictor)(still, example["y"], hyperparameters)
         value = self.of_predictor(predictors, example["y"], hyperparameters) - jnp.sum(
             slope * predictors
@@ -90,17 +95,21 @@ class Likelihood:
         predictor = self.predictor(params, example["x"])
         if "offset" in example:
             predictor = predictor + example["offset"]
-        return self._stacked(predictor, params)
+        return self._stacked(predictor, params, example["x"])
 
-    def _stacked(self, predictor: Traced, params: PyTree) -> Traced:
+    def _stacked(self, predictor: Traced, params: PyTree, x: Traced) -> Traced:
         """The linear predictor, with the auxiliary parameters after it where there are any."""
-        shared = [params[auxiliary.name] for auxiliary in self.auxiliaries]
-        return jnp.stack([predictor, *shared]) if shared else predictor
+        shared = self.shared(params, x)
+        if not shared:
+            return predictor
+        return jnp.stack([predictor, *(shared[auxiliary.name] for auxiliary in self.auxiliaries)])
 
     def predictor(self, params: PyTree, x: Traced) -> Traced:
         """The linear predictor: a scalar, or a vector with one entry per class."""
         coef = params["coef"]
-        if isinstance(x, dict):
+        if self.parts:
+            linear = _product(x, coef, 0, self.parts[0][1])
+        elif isinstance(x, dict):
             values = x["values"] if coef.ndim == 1 else x["values"][:, None]
             linear = jnp.sum(values * coef[x["columns"]], axis=0)
         elif coef.ndim == 1:
@@ -129,9 +138,20 @@ class Likelihood:
         """E[y | u]: probabilities where y holds labels."""
         return self.law.mean(predictor, shared)
 
-    def shared(self, params: PyTree) -> dict[str, Any]:
-        """The auxiliary parameters among the parameters."""
-        return {auxiliary.name: params[auxiliary.name] for auxiliary in self.auxiliaries}
+    def shared(self, params: PyTree, x: Traced) -> dict[str, Any]:
+        """The auxiliary parameters of an example: those that have columns follow them."""
+        found = {auxiliary.name: params[auxiliary.name] for auxiliary in self.auxiliaries}
+        for name, first, after in self.parts:
+            found[name] = found[name] + _product(x, params["coef"], first, after)
+        return found
+
+
+def _product(x: Traced, coef: Traced, first: int, after: int) -> Traced:
+    """x·coef over some of the columns."""
+    if not isinstance(x, dict):
+        return x[..., first:after] @ coef[first:after]
+    inside = (x["columns"] >= first) & (x["columns"] < after)
+    return jnp.sum(jnp.where(inside, x["values"] * coef[x["columns"]], 0.0), axis=0)
 
 
 @dataclass(frozen=True)
@@ -163,7 +183,7 @@ class Predict:
 
     def __call__(self, params: PyTree, x: Traced) -> Traced:
         likelihood = self.likelihood
-        return likelihood.mean(likelihood.predictor(params, x), likelihood.shared(params))
+        return likelihood.mean(likelihood.predictor(params, x), likelihood.shared(params, x))
 
     def new_rows(self, inputs: object) -> NewRows | None:
         """The rows that a table's columns become, where the model was made by a formula."""

@@ -23,7 +23,8 @@ HALVINGS = 60
 
 
 def outcome_law(likelihood: Likelihood, predictor: Array, shared: Mapping[str, Array]) -> Law:
-    """The law of y for linear predictors (draws, rows, …) and auxiliary parameters (draws,).
+    """The law of y for linear predictors (draws, rows, …) and auxiliary parameters (draws,), or
+    (draws, rows).
 
     >>> law = outcome_law(Likelihood("poisson", 1), np.log([[1.0], [3.0]]), {})
     >>> mixture_mean(law), mixture_sd(law) ** 2, mixture_quantile(law, 0.5, discrete=True)
@@ -88,5 +89,6 @@ def _densities(
     likelihood: Likelihood, predictor: Traced, y: Traced, shared: PyTree, hyperparameters: PyTree
 ) -> Traced:
     law = likelihood.law
-    row = jax.vmap(law.log_density, (0, 0, None, None))
+    by_row = {name: 0 if value.ndim > 1 else None for name, value in shared.items()}
+    row = jax.vmap(law.log_density, (0, 0, by_row, None))
     return jax.vmap(row, (0, None, 0, None))(predictor, y, shared, hyperparameters)

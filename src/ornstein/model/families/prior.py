@@ -31,7 +31,8 @@ class RegressionPrior:
       with `prior_df` where `tails`;
     - `intercept_precision` about `intercept_mean`, where `centred` of the intercept plus
       `column_means`·coef: the linear predictor of a row of averages;
-    - `scale_prior`, …: the numbers of the auxiliary parameters' priors.
+    - `scale_prior`, …: the numbers of the auxiliary parameters' priors; `scale_means`, … the means
+      of the columns that one follows, for a prior at a row of averages.
 
     Attributes:
         tails: whether some prior is a Student-t; normal ones have infinitely many degrees of
@@ -59,6 +60,8 @@ class RegressionPrior:
             value = params[auxiliary.name]
             if auxiliary.level and "column_means" in hyper:
                 value = value - hyper["column_means"] @ coef
+            if f"{auxiliary.word}_means" in hyper:
+                value = value + hyper[f"{auxiliary.word}_means"] @ coef
             total += _of_shared(auxiliary, kind, value, hyper)
         return total
 

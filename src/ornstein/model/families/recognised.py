@@ -29,7 +29,8 @@ class Recognised:
 
 def recognised(y: object) -> Recognised:
     """The family for a response without missing values: two values are bernoulli, labels
-    categorical, other numbers gaussian, with a hint where they look like counts or proportions.
+    categorical, numbers strictly between 0 and 1 beta, other numbers gaussian, with a hint where
+    they look like counts or like proportions of which some are 0 or 1.
     """
     values = tables.labels(y, "y")
     if values.dtype.kind in "OUSb":
@@ -39,6 +40,8 @@ def recognised(y: object) -> Recognised:
         return Recognised("categorical", f"it has {found} different labels")
     if len(np.unique(values)) == 2:
         return Recognised("bernoulli", "it has two different values")
+    if np.all((values > 0) & (values < 1)):
+        return Recognised("beta", "it holds proportions between 0 and 1")
     return Recognised("gaussian", "it is numeric", _hint(values.astype(float)))
 
 
@@ -50,4 +53,8 @@ def _hint(values: Array) -> str:
             "its whole numbers from 0 on look like counts: then ask for poisson or"
             " negative-binomial"
         )
-    return "its values look like proportions" if np.all(values <= 1.0) else ""
+    return (
+        "its values look like proportions, but the beta family takes none of 0 or 1"
+        if np.all(values <= 1.0)
+        else ""
+    )

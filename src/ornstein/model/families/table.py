@@ -16,6 +16,7 @@ from ornstein.model.families.family import Family
 from ornstein.model.families.gaussian import Gaussian
 from ornstein.model.families.ordinal import Ordinal
 from ornstein.model.families.positive import Gamma, LogNormal
+from ornstein.model.families.quantile import Quantile
 from ornstein.model.families.student_t import StudentT
 from ornstein.model.families.survival import Exponential, Weibull
 from ornstein.model.families.zeros import (
@@ -45,6 +46,7 @@ TABLE: dict[str, type[Family]] = {
         ZeroInflatedNegativeBinomial,
         HurdlePoisson,
         HurdleNegativeBinomial,
+        Quantile,
     )
 }
 

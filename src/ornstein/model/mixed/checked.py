@@ -5,14 +5,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ornstein.checks import is_whole, printable, require_finite
+from ornstein.checks import brief, is_whole, printable, require_finite
 from ornstein.errors import InputError
 from ornstein.model import tables
+from ornstein.model.families.table import family_of
 from ornstein.model.mixed.covariance import Covariance
 from ornstein.model.mixed.density import FAMILIES
-from ornstein.model.mixed.model import MixedModel, Rows, mixed_model
+from ornstein.model.mixed.model import MixedModel, mixed_model
 from ornstein.model.mixed.predict import MixedPredict
 from ornstein.model.mixed.priors import MixedPriors
+from ornstein.model.mixed.several_model import several_model
+from ornstein.model.mixed.table import Rows
+from ornstein.model.response import checked_response
 from ornstein.types import Array
 
 MOST_EFFECTS = 12  # of a group, whose matrices are written out entry by entry
@@ -32,10 +36,15 @@ def glmm(
     correlated: bool = True,
 ) -> MixedModel:
     """A mixed model before its nodes are settled; `ornstein.glmm` explains the arguments."""
+    require_family(family)
+    given = (("X", X), ("y", y), ("groups", groups), ("Z", Z), ("offset", offset))
+    tables.require_one_index(given)
     table, columns = tables.features(X)
     if tables.is_sparse(table):
         raise InputError("X must be dense for a mixed model: give X.toarray()")
     x = np.asarray(table, dtype=float)
+    if not len(x):
+        raise InputError(f"X must have rows; it has shape {x.shape}")
     require_finite("X", x, columns)
     if intercept:
         x, columns = np.column_stack([x, np.ones(len(x))]), (*columns, "intercept")
@@ -43,32 +52,35 @@ def glmm(
     codes, levels = group_codes(groups, len(x))
     rows = Rows(x, z, response(y, family, len(x)), codes, _offset(offset, len(x)))
     blocks = (len(effects),) if correlated else (1,) * len(effects)
-    return joined(
-        rows, family, Covariance(effects, blocks), columns, levels, intercept, priors, points
-    )
+    covariance = Covariance(effects, blocks)
+    predict = MixedPredict(family, covariance, columns, intercept, (("group", len(effects)),))
+    return joined(rows, predict, (levels,), priors, points)
 
 
 def joined(
     rows: Rows,
-    family: str,
-    covariance: Covariance,
-    columns: tuple[str, ...],
-    levels: Array,
-    intercept: bool = False,
+    predict: MixedPredict,
+    levels: tuple[Array, ...],
     priors: MixedPriors | str | None = None,
     points: int | str = "auto",
-    group_name: str = "group",
 ) -> MixedModel:
     """The model of a matrix of fixed effects, a response and the columns of the effects with the
-    group of each row: what both the array form and formulas come down to.
+    groups of each row: what both the array form and formulas come down to.
 
-    `intercept` says that the last column of the matrix is the intercept's and is not among those
-    given for predictions. `curvature.nodes.settled` makes the model ready.
+    Where there are several factors, `codes` of the rows have a column for each.
+    `curvature.nodes.settled` makes the model ready.
     """
-    require_groups(rows, family, covariance, levels)
-    number = _points(points, len(covariance.effects))
-    predict = MixedPredict(family, covariance, columns, intercept)
-    return mixed_model(rows, predict, levels, priors, number, group_name)
+    covariance = predict.covariance
+    if len(levels) == 1:
+        require_groups(rows, predict.family, covariance, levels[0])
+        number = _points(points, len(covariance.effects))
+        return mixed_model(rows, predict, levels[0], priors, number)
+    for place, labels in enumerate(levels):
+        own = predict.part(place)
+        _require_groups_of_factor(rows, predict, place, labels)
+        assert rows.z is not None
+        _require_different(rows.z[:, own], covariance.effects[own])
+    return several_model(rows, predict, levels, priors)
 
 
 def group_codes(groups: object, n_rows: int) -> tuple[Array, Array]:
@@ -80,11 +92,11 @@ def group_codes(groups: object, n_rows: int) -> tuple[Array, Array]:
     """
     import pandas
 
-    labels = np.asarray(groups)
+    labels = np.asarray(groups if tables.is_frame(groups) else tables.plain(groups, "groups"))
     if labels.ndim != 1:
         raise InputError(
             f"groups must be one column of labels; it has shape {labels.shape}. Nested and crossed"
-            " factors are not one grouping: combine nested labels into one, or keep the outer one"
+            " factors are for formulas: orn.regress('y ~ x + (1 | a/b) + (1 | c)', table)"
         )
     if len(labels) != n_rows:
         raise InputError(f"X has {n_rows} rows but groups has {len(labels)}")
@@ -100,8 +112,7 @@ def group_codes(groups: object, n_rows: int) -> tuple[Array, Array]:
 
 def require_groups(rows: Rows, family: str, covariance: Covariance, levels: Array) -> None:
     """Refuse groups and effects about which the rows say nothing."""
-    if family not in FAMILIES:
-        raise InputError(f"unknown family {family!r}; choose one of {FAMILIES}")
+    require_family(family)
     if len(covariance.effects) > MOST_EFFECTS:
         raise InputError(
             f"a group may have at most {MOST_EFFECTS} effects; there are {len(covariance.effects)}"
@@ -120,6 +131,31 @@ def require_groups(rows: Rows, family: str, covariance: Covariance, levels: Arra
         )
     if rows.z is not None:
         _require_different(rows.z, covariance.effects)
+
+
+def _require_groups_of_factor(rows: Rows, predict: MixedPredict, place: int, levels: Array) -> None:
+    """Refuse one of several factors about whose effects the rows say nothing."""
+    name, effects = predict.factors[place]
+    codes = rows.codes[:, place]
+    if len(levels) < 2:
+        raise InputError(
+            f"there is one group of {printable(name)!r} only, {printable(levels[0])!r}: how much"
+            " groups differ cannot be learned from it. Leave the factor out"
+        )
+    alone = int(np.bincount(codes).max()) == 1
+    if alone and effects == 1 and predict.family in ("gaussian", "bernoulli", "ordinal"):
+        raise InputError(
+            f"each of the {len(levels)} groups of {printable(name)!r} has one row only: what varies"
+            f" between them cannot be told from what varies within them in the {predict.family}"
+            " family. Leave the factor out"
+        )
+    for other in range(place):
+        pairs = np.unique(rows.codes[:, [other, place]], axis=0)
+        if len(pairs) == len(levels) == int(rows.codes[:, other].max()) + 1:
+            raise InputError(
+                f"{printable(predict.names[other])!r} and {printable(name)!r} put the rows into the"
+                " same groups: leave one of them out"
+            )
 
 
 def _require_different(z: Array, effects: tuple[str, ...]) -> None:
@@ -142,7 +178,7 @@ def _require_different(z: Array, effects: tuple[str, ...]) -> None:
 def _effect_columns(Z: object, n_rows: int) -> tuple[Array | None, tuple[str, ...]]:
     if Z is None:
         return None, ("intercept",)
-    table, names = tables.features(Z)
+    table, names = tables.features(Z, "Z")
     z = np.asarray(table.toarray() if tables.is_sparse(table) else table, dtype=float)
     if len(z) != n_rows:
         raise InputError(f"X has {n_rows} rows but Z has {len(z)}")
@@ -152,45 +188,19 @@ def _effect_columns(Z: object, n_rows: int) -> tuple[Array | None, tuple[str, ..
     return z, names
 
 
+def require_family(family: object) -> None:
+    """Refuse what is not the name of a family that mixed models have."""
+    if not isinstance(family, str) or family not in FAMILIES:
+        raise InputError(f"unknown family {brief(family)}; choose one of {', '.join(FAMILIES)}")
+
+
 def response(y: object, family: str, n_rows: int) -> Array:
-    """The response in numbers that the family can have."""
-    if family not in FAMILIES:
-        raise InputError(f"unknown family {family!r}; choose one of {FAMILIES}")
-    values = np.asarray(y)
-    if len(values) != n_rows:
-        raise InputError(f"X has {n_rows} rows but y has {len(values)}")
-    if family in ("bernoulli", "ordinal") and values.ndim == 1:
-        labels, codes = np.unique(values, return_inverse=True)
-        few = 2 if family == "bernoulli" else 3
-        if len(labels) != 2 if family == "bernoulli" else len(labels) < few:
-            raise InputError(
-                f"the {family} family needs {'two labels' if few == 2 else 'three or more levels'};"
-                f" y holds {len(labels)}"
-            )
-        return codes.astype(float)
-    if values.dtype.kind not in "fiub":
-        raise InputError(f"y must be numbers for the {family} family; its dtype is {values.dtype}")
-    values = values.astype(float)
-    require_finite("y", values)
-    return _possible(values, family)
-
-
-def _possible(values: Array, family: str) -> Array:
-    wanted = (2,) if family == "binomial" else ()
-    if values.shape[1:] != wanted:
-        raise InputError(
-            "y must have two columns for the binomial family, successes and trials"
-            if family == "binomial"
-            else f"y must be one column; it has shape {values.shape}"
-        )
-    counts = family in ("poisson", "negative-binomial", "binomial")
-    if counts and (np.any(values < 0) or np.any(values != np.floor(values))):
-        raise InputError(f"the {family} family needs whole numbers 0, 1, 2, … in y")
-    if family == "binomial" and np.any(values[:, 0] > values[:, 1]):
-        raise InputError("y has more successes than trials in some row")
-    if family == "gamma" and np.any(values <= 0):
-        raise InputError("the gamma family needs positive numbers in y")
-    return values
+    """The response in numbers that the family can have; labels become their places in order."""
+    require_family(family)
+    values, _ = checked_response(y, family_of(family), n_rows)
+    if family == "ordinal" and (levels := len(np.unique(values))) < 3:
+        raise InputError(f"the ordinal family needs three or more levels; y holds {levels}")
+    return values.astype(float)
 
 
 def _offset(offset: ArrayLike | None, n_rows: int) -> Array | None:

@@ -1,0 +1,122 @@
+"""The rows that effects are averaged over, and the same rows with other values in a column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ornstein.checks import brief
+from ornstein.errors import InputError
+from ornstein.model import tables
+from ornstein.model.regression import GLM
+from ornstein.regression.columns import coded, is_category, numbers
+from ornstein.regression.table import as_frame
+from ornstein.types import Array, PyTree
+
+if TYPE_CHECKING:
+    import pandas
+
+    from ornstein.model.model import Model
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A table of pandas, or a matrix with the names of its columns.
+
+    Attributes:
+        labels: columns that the formula takes for labels, with them in their order.
+        classes: the labels of the outcome.
+        offset: of the rows of a matrix; a table's comes from its columns.
+    """
+
+    table: Any
+    labels: dict[str, tuple[str, ...]]
+    classes: tuple[str, ...] = ()
+    offset: Array | None = None
+
+    @classmethod
+    def of(cls, data: object, model: Model | None, predict: object, what: str) -> Rows:
+        """Rows that were given, or those that the model was made from."""
+        labels: dict[str, tuple[str, ...]] = {}
+        spec = getattr(predict, "spec", None)
+        for factor in () if spec is None else spec.design.factors:
+            if factor.levels is not None:
+                labels.setdefault(factor.expression.column_names[0], factor.levels)
+        classes: tuple[str, ...] = () if spec is None else spec.classes
+        if isinstance(model, GLM) and model.classes is not None:
+            classes = tuple(str(label) for label in model.classes)
+        table = _table(data, model, what) if data is None or spec is None else as_frame(data)
+        own = data is None and isinstance(model, GLM) and isinstance(table, tables.Named)
+        return cls(table, labels, classes, model.data.get("offset") if own and model else None)
+
+    def __len__(self) -> int:
+        return (
+            self.table.matrix.shape[0] if isinstance(self.table, tables.Named) else len(self.table)
+        )
+
+    def some(self, most: int) -> Rows:
+        """At most so many of the rows, from all parts of the table."""
+        if len(self) <= most:
+            return self
+        places = np.linspace(0, len(self) - 1, most).astype(int)
+        if isinstance(self.table, tables.Named):
+            part = replace(self.table, matrix=self.table.matrix[places])
+            return replace(
+                self, table=part, offset=None if self.offset is None else self.offset[places]
+            )
+        return replace(self, table=self.table.iloc[places].reset_index(drop=True))
+
+    def levels(self, name: str) -> Sequence[object] | None:
+        """A value of the column for each of its labels, the reference first; None for numbers."""
+        series = self._series(name)
+        if isinstance(series, np.ndarray):
+            return None
+        if name not in self.labels and not is_category(series):
+            return None
+        found = coded(series)
+        order = [level for level in self.labels.get(name, found.levels) if level in found.levels]
+        values = series.to_numpy()
+        return [values[int(np.argmax(found.codes == found.levels.index(one)))] for one in order]
+
+    def numbers(self, name: str) -> Array:
+        """The column in float64."""
+        series = self._series(name)
+        return series.astype(float) if isinstance(series, np.ndarray) else numbers(series)
+
+    def put(self, name: str, values: object) -> PyTree:
+        """The rows with one value, or others, in a column."""
+        self._series(name)
+        if not isinstance(self.table, tables.Named):
+            return self.table.assign(**{name: values})
+        matrix = self.table.matrix
+        dense = matrix.toarray() if tables.is_sparse(matrix) else np.array(matrix, dtype=float)
+        dense = dense.astype(float)
+        dense[:, self.table.names.index(name)] = values
+        return dense if self.offset is None else tables.NewRows(dense, self.offset)
+
+    def _series(self, name: str) -> pandas.Series | Array:
+        names = list(self.table.names if isinstance(self.table, tables.Named) else self.table)
+        if name not in names:
+            raise InputError(f"there is no column {brief(name)}; there are {brief(names)}")
+        if not isinstance(self.table, tables.Named):
+            return self.table[name]
+        found = self.table.matrix[:, [names.index(name)]]
+        return np.asarray(found.toarray() if tables.is_sparse(found) else found)[:, 0]
+
+
+def _table(data: object, model: Model | None, what: str) -> PyTree:
+    if data is not None:
+        if not tables.is_frame(data):
+            return tables.Named(*tables.features(data))
+        return as_frame(data)
+    if model is None:
+        raise InputError(
+            f"{what} averages over rows, which a saved file does not hold: {what}(…, model=…), or"
+            " data= with the table"
+        )
+    if isinstance(model, GLM):
+        return model.table
+    raise InputError(f"{what} needs the rows to average over: give data= with the table")
