@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse
 
 import ornstein as orn
-from ornstein.baselines import wide
 from ornstein.baselines.hmc import hmc
+from ornstein.curvature import wide
 from ornstein.curvature.row_averages import Spread
 from ornstein.posterior.statistics import effective_sample_size
 
@@ -133,7 +133,7 @@ def test_hmc_with_the_metric_of_the_head(small, dense, monkeypatch):
     """The same law as with the whole metric, in coordinates that correlate."""
     monkeypatch.setattr("ornstein.baselines.hmc.from_rows", lambda model: True)
     monkeypatch.setattr(wide, "HEAD", 30)
-    found = wide.around(small, dense, head=30)
+    found = wide.around(small, dense.mean, dense.draws.reshape(-1, small.dim), head=30)
     monkeypatch.setattr("ornstein.baselines.hmc.around", lambda *_: found)
     post = hmc(small, dense, draws=40, chains=40)
     truth = orn.hmc(small, orn.Gaussian(dense.mean, dense.covariance), draws=40, chains=40, seed=1)
@@ -154,13 +154,16 @@ def test_draws_repeat_and_do_not_depend_on_the_number_of_chains(small):
     assert not np.array_equal(other.draws, again.draws)
 
 
-def test_dense_rows_are_refused_above_the_head_and_taken_with_a_whole_one():
+def test_dense_rows_take_a_whole_matrix_within_the_memory_allowed():
     rng = np.random.default_rng(3)
     model = orn.glm(rng.normal(size=(60, 30)), rng.integers(0, 2, 60), "bernoulli", 1.0)
-    with pytest.raises(orn.InputError, match="Give head=31, whose matrix takes"):
+    with pytest.raises(orn.InputError, match="a matrix of all of them takes"):
         orn.gaussian_vi(model, dense_limit=0, head=10)
-    post = orn.gaussian_vi(model, dense_limit=0, head=31, draws=5)
+    with pytest.raises(orn.InputError, match="Give memory="):
+        orn.gaussian_vi(model, dense_limit=0, memory=1000.0)
+    post = orn.gaussian_vi(model, dense_limit=0, draws=5)
     dense = orn.gaussian_vi(model)
+    assert post.settings["head"] == 31
     assert np.max(np.abs(post.mean - dense.mean) / dense.sd) < 0.1
 
 

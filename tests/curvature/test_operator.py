@@ -11,7 +11,9 @@ import ornstein as orn
 from ornstein.curvature.closed_form import ClosedForm
 from ornstein.curvature.operator import Precision, PredictorRows
 from ornstein.curvature.row_averages import STILL, RowAverages, Spread
+from ornstein.curvature.row_density import RowDensity
 from ornstein.curvature.solves import Head, solved
+from ornstein.verdict.density import Density
 
 
 def sparse_model(family, n_data=200, columns=12, seed=0, **options):
@@ -153,3 +155,53 @@ def test_rows_in_and_out():
     slopes = np.random.default_rng(7).normal(size=(*rows.shape, 2))
     both = np.sum(slopes * rows.predictors(theta[:, None]), axis=(0, 1))
     assert theta @ rows.gathered(slopes) == pytest.approx(both, rel=1e-12)
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "categorical"])
+def test_the_whole_matrix_of_dense_rows(family):
+    rng = np.random.default_rng(8)
+    labels = rng.integers(0, 2 if family == "bernoulli" else 3, 90)
+    model = orn.glm(rng.normal(size=(90, 7)), labels, family, 1.0)
+    theta = 0.3 * rng.normal(size=model.dim)
+    _, _, precision = RowAverages.of(model).over(theta, STILL)
+    derivatives = ClosedForm(model.linear)
+    whole = model.n_data * derivatives.hessian(theta) + model.prior_hessian(theta)
+    assert precision.dense and relative(precision.whole(), whole) < 1e-13
+    # weights of both signs, which no factor by rows has
+    mixed = Precision(
+        precision.rows, precision.weights * rng.normal(size=(90, 1, 1)), precision.prior
+    )
+    assert relative(mixed.whole(), mixed.product(np.eye(model.dim))) < 1e-13
+
+
+def test_float32_rows_are_enough_for_a_preconditioner_and_for_draws(monkeypatch):
+    """The factor of a matrix in float32 gives the same sds, and solutions to any tolerance."""
+    rng = np.random.default_rng(9)
+    X = np.abs(rng.normal(size=(400, 60)))
+    model = orn.glm(X, rng.integers(0, 2, 400), "bernoulli", 1.0, intercept=False)
+    _, _, exact = RowAverages.of(model).over(np.zeros(60), STILL)
+    monkeypatch.setattr("ornstein.curvature.operator.FULL_LIMIT", 10)
+    _, _, precision = RowAverages.of(model).over(np.zeros(60), STILL)
+    assert precision.rows.features.dtype == np.float32
+    head = Head.of(precision, 60)
+    assert head.whole and head.factor.dtype == np.float32
+    inverse = np.linalg.inv(exact.product(np.eye(60)))
+    assert np.max(np.abs(head.variances / np.diagonal(inverse) - 1.0)) < 1e-3
+    found, spent = solved(exact.product, head, np.eye(60), 1e-9)
+    assert np.max(np.abs(found - inverse)) < 1e-8 and spent <= 60 * 4
+
+
+def test_columns_far_from_zero_stay_in_float64(monkeypatch):
+    monkeypatch.setattr("ornstein.curvature.operator.FULL_LIMIT", 1)
+    X = 1e6 + np.random.default_rng(0).normal(size=(30, 2))
+    model = orn.glm(X, np.arange(30) % 2, "bernoulli", 1.0, intercept=False)
+    assert PredictorRows.of(model.linear).features.dtype == np.float64
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "categorical"])
+def test_the_density_by_rows_is_the_density(family):
+    model = sparse_model(family)
+    points = 0.3 * np.random.default_rng(10).normal(size=(5, model.dim))
+    values, slopes = RowDensity(RowAverages.of(model)).values_and_gradients(points)
+    wanted, gradients = Density(model).values_and_gradients(points)
+    assert relative(values, wanted) < 1e-13 and relative(slopes, gradients) < 1e-12

@@ -18,13 +18,13 @@ import scipy.linalg
 
 from ornstein.baselines.common import checked_numbers, delivered, independent_draws
 from ornstein.baselines.laplace import CountedPasses
-from ornstein.baselines.wide import HEAD, at_the_mode, draws_of, spread_out
 from ornstein.checks import FULL_LIMIT, is_number
 from ornstein.compute.one_thread import one_thread
 from ornstein.curvature.curvature import Curvature
 from ornstein.curvature.derivatives import derivatives_of
 from ornstein.curvature.expected import Expectation, Expected
 from ornstein.curvature.measure import measure
+from ornstein.curvature.wide import MEMORY, WideGaussian, at_the_mode, draws_of, spread_out
 from ornstein.errors import ConvergenceWarning, CurvatureError, InputError
 from ornstein.model.model import Model
 from ornstein.posterior.posterior import Posterior
@@ -48,8 +48,9 @@ def gaussian_vi(
     tolerance: float = 0.01,
     rounds: int = 20,
     dense_limit: int = FULL_LIMIT,
-    head: int = HEAD,
+    head: int | None = None,
     solves: float | None = None,
+    memory: float = MEMORY,
 ) -> Posterior:
     """Independent draws from the Gaussian q that minimises KL(q ‖ posterior).
 
@@ -64,10 +65,11 @@ def gaussian_vi(
     `settings["converged"]` says whether the last round changed little; a ConvergenceWarning says it
     where it did not.
 
-    With more parameters than `dense_limit`, a regression's precision is never held: draws of q are
-    solutions of linear systems, by conjugate gradients on the rows. q's mean is then its own, and
-    `covariance` is the diagonal, from 128 draws and all that is known given them. That is for
-    sparse rows; dense ones need head=D.
+    With more parameters than `dense_limit`, the precision of a regression on sparse rows is never
+    held: draws of q are solutions of linear systems, by conjugate gradients on the rows. q's mean
+    is then its own, and `covariance` is the diagonal, from up to 128 draws and all that is known
+    given them. Where rows are dense the precision is a matrix in float32, as far as `memory`
+    allows.
 
     Args:
         model: what is inferred: any model up to `dense_limit` parameters, a regression with a
@@ -80,9 +82,11 @@ def gaussian_vi(
             no standard deviation by more than this share of it.
         rounds: bound on their number.
         dense_limit: parameters up to which whole matrices are held, at most 2000.
-        head: beyond it, the heaviest parameters whose block of the precision is held: 8·head²
-            bytes.
+        head: beyond it, the heaviest parameters whose block of the precision is held, 8·head²
+            bytes; None is 2000, and all where rows are dense.
         solves: tolerance of linear systems; None is 1e-3, and 1e-4 where head is 0.
+        memory: bytes that a matrix of all parameters may take where rows are dense, twice 4·D²; the
+            usual 8e8 are 10,000 parameters.
 
     >>> import numpy as np
     >>> from ornstein.model.regression import glm
@@ -94,14 +98,20 @@ def gaussian_vi(
     wide = model.dim > dense_limit
     draws = (50 if wide else 1000) if draws is None else draws
     checked_numbers(draws=draws, chains=chains, rounds=rounds)
-    checked_numbers(0, seed=seed, dense_limit=dense_limit, head=head)
-    for name, value in (("tolerance", tolerance), ("solves", 1.0 if solves is None else solves)):
+    checked_numbers(0, seed=seed, dense_limit=dense_limit, head=0 if head is None else head)
+    positive = {"tolerance": tolerance, "solves": 1.0 if solves is None else solves}
+    for name, value in {**positive, "memory": memory}.items():
         if not is_number(value) or value <= 0.0:
             raise InputError(f"{name} must be positive; got {value!r}")
     if dense_limit > FULL_LIMIT:
         raise InputError(f"dense_limit must be at most {FULL_LIMIT}; got {dense_limit}")
     if wide:
-        return _by_rows(model, draws, chains, seed, tolerance, rounds, head, solves)
+        started = time.perf_counter()
+        found = at_the_mode(model, head, solves, memory)
+        fitted = widened(found, tolerance, rounds)
+        if not fitted.converged:
+            warnings.warn(fitted.statement, ConvergenceWarning, stacklevel=3)
+        return by_rows(model, found, fitted, draws, chains, seed, started)
 
     def run(worked: Model, known: Curvature | None, _: Array | None) -> Posterior:
         return _by_matrices(worked, draws, chains, seed, known, tolerance, rounds)
@@ -151,24 +161,33 @@ def _by_matrices(
     )
 
 
-def _by_rows(
+def widened(found: WideGaussian, tolerance: float, rounds: int) -> Widened:
+    """Turn Laplace's approximation into q, without a matrix of all parameters where rows are
+    sparse.
+    """
+    mode = found.mean
+    ended = spread_out(found, tolerance, rounds)
+    own, sd = np.sqrt(ended.variances), np.sqrt(ended.before)
+    return Widened(
+        Gaussian(found.mean, ended.variances),
+        ended.number,
+        ended.change,
+        tolerance,
+        float(np.max(np.abs(found.mean - mode) / own)),
+        (float((own / sd).min()), float((own / sd).max())),
+    )
+
+
+def by_rows(
     model: Model,
+    found: WideGaussian,
+    fitted: Widened,
     draws: int,
     chains: int,
     seed: int,
-    tolerance: float,
-    rounds: int,
-    head: int,
-    solves: float | None,
+    started: float,
 ) -> Posterior:
-    """The same without a matrix of all parameters."""
-    started = time.perf_counter()
-    found = at_the_mode(model, head, solves)
-    mode = found.mean
-    number, change, variances = spread_out(found, tolerance, rounds)
-    fitted = Fitted(Gaussian(found.mean, variances), number, change, tolerance)
-    if not fitted.converged:
-        warnings.warn(fitted.statement, ConvergenceWarning, stacklevel=4)
+    """Draws of q, where `found` is what `widened` left."""
     values = draws_of(found, chains, draws, seed)
     return delivered(
         model,
@@ -178,12 +197,14 @@ def _by_rows(
         found.passes,
         moments=fitted.law,
         exact_moments=False,
+        independent=True,
         seed=int(seed),
-        rounds=number,
+        rounds=fitted.rounds,
         converged=fitted.converged,
         convergence=fitted.statement,
-        change=change,
-        shift=float(np.max(np.abs(found.mean - mode) / np.sqrt(variances))),
+        change=fitted.change,
+        shift=fitted.shift,
+        sd_ratio=fitted.sd_ratio,
         head=int(found.head.heavy.size),
         approximate="",
     )
@@ -212,6 +233,16 @@ class Fitted:
         if self.converged:
             return f"converged: {what}"
         return f"Gaussian VI has not converged: {what}; raise rounds, or use orn.nuts(model)"
+
+
+@dataclass(frozen=True, eq=False)
+class Widened(Fitted):
+    """The same with what the mode is off by: the largest shift of a mean in sds, and the smallest
+    and largest ratio of the sds to Laplace's.
+    """
+
+    shift: float
+    sd_ratio: tuple[float, float]
 
 
 def _fitted(expectation: Expectation, law: Gaussian, tolerance: float, rounds: int) -> Fitted:

@@ -9,16 +9,19 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
 from ornstein.baselines.common import checked_numbers, delivered
 from ornstein.baselines.gaussian_vi import gaussian_vi
-from ornstein.baselines.wide import HeadCoordinates, WideGaussian, around, from_rows
 from ornstein.checks import is_number, require_memory
 from ornstein.compute.one_thread import one_thread
 from ornstein.curvature.curvature import Curvature
-from ornstein.engine.lockstep import QUARTER, States, Target, move, tuned
+from ornstein.curvature.row_averages import RowAverages
+from ornstein.curvature.row_density import RowDensity
+from ornstein.curvature.wide import HeadCoordinates, WideGaussian, around, from_rows, pace
+from ornstein.engine.lockstep import States, Target, move, tuned
 from ornstein.errors import ConvergenceWarning, CurvatureError, InputError
 from ornstein.model.model import Model
 from ornstein.posterior.posterior import Posterior
@@ -29,8 +32,8 @@ from ornstein.types import Array
 from ornstein.verdict.coordinates import Coordinates
 from ornstein.verdict.density import Density
 
+Guess: TypeAlias = Gaussian | Posterior | WideGaussian | None
 MOST_KICKS, PILOT = 256, 6  # per trajectory, and trajectories with each number of kicks tried
-LONGEST_STEP = 1.5  # in periods over 2π of the fastest direction: longer ones are not stable
 # During warm-up one trajectory in so many takes so many times smaller steps: it frees chains whose
 # start was in a tail, where the density falls faster than the Gaussian's.
 EVERY, SMALLER_STEPS = 4, 4
@@ -41,7 +44,7 @@ USUAL_ACCEPTED, LEAST_ACCEPTED = 0.5, 0.02
 @one_thread()
 def hmc(
     model: Model,
-    gaussian: Gaussian | Posterior | None = None,
+    gaussian: Gaussian | Posterior | WideGaussian | None = None,
     *,
     draws: int = 1000,
     chains: int = 4,
@@ -58,9 +61,10 @@ def hmc(
     Its number of gradients is the least that `target_accept` allows, found in a pilot and then
     fixed.
 
-    Sparse regressions with more than 2000 parameters take the precision of Gaussian VI from the
-    rows: whole for the 2000 heaviest parameters, its diagonal for the others. Trajectories are then
-    longer, as the slowest direction needs (`settings["quarters"]` quarter periods).
+    Regressions with more than 2000 parameters take the precision of Gaussian VI from the rows:
+    where these are sparse, whole for the 2000 heaviest parameters and its diagonal for the others.
+    Trajectories are then longer, as the slowest direction needs (`settings["quarters"]` quarter
+    periods).
 
     `settings` holds `kicks` (gradients per draw), `accepted` (mean chance of acceptance),
     `least_accepted` (that of the worst chain) and `passes`, where a gradient of one chain is one
@@ -68,8 +72,9 @@ def hmc(
 
     Args:
         model: what is inferred.
-        gaussian: a Gaussian near the posterior, or a Posterior whose mean and covariance are taken.
-            It sets speed, never the law. None is `orn.gaussian_vi(model)`.
+        gaussian: a Gaussian near the posterior (of more than 2000 parameters, a WideGaussian), or a
+            Posterior whose mean and covariance are taken. It sets speed, never the law. None is
+            `orn.gaussian_vi(model)`.
         draws, chains, warmup: draws kept, and trajectories thrown away before them, per chain.
         kicks: gradients per trajectory; None finds the number.
         target_accept: share of trajectories to be accepted in the pilot.
@@ -110,10 +115,10 @@ class Settings:
     seed: int
 
 
-def _hmc(model: Model, gaussian: Gaussian | Posterior | None, given: Settings) -> Posterior:
+def _hmc(model: Model, gaussian: Guess, given: Settings) -> Posterior:
     started, kicks = time.perf_counter(), given.kicks
     guide, generator = _guide(model, gaussian, given.chains), stream(given.seed, Purpose.HMC)
-    density = Density(model)
+    density = Density(model) if guide.averages is None else RowDensity(guide.averages)
     target = _target(density, guide.coordinates)
     states = States.at(target, guide.starts(generator))
     if not np.any(np.isfinite(states.energy)):
@@ -158,7 +163,7 @@ def _hmc(model: Model, gaussian: Gaussian | Posterior | None, given: Settings) -
 
 
 def _require_fitting(model: Model, gaussian: object) -> None:
-    if gaussian is not None and not isinstance(gaussian, Gaussian | Posterior):
+    if gaussian is not None and not isinstance(gaussian, Gaussian | Posterior | WideGaussian):
         raise InputError(
             f"gaussian must be a Gaussian, a Posterior or None; got a {type(gaussian).__name__}"
         )
@@ -168,9 +173,9 @@ def _require_fitting(model: Model, gaussian: object) -> None:
         )
 
 
-def _in_working(model: Model, gaussian: Gaussian | Posterior | None) -> Gaussian | Posterior | None:
+def _in_working(model: Model, gaussian: Guess) -> Guess:
     """What was given, in the coordinates of the run."""
-    if gaussian is None or model.worked is None:
+    if gaussian is None or isinstance(gaussian, WideGaussian) or model.worked is None:
         return gaussian
     if isinstance(gaussian, Posterior) and gaussian.ran is not None:
         return gaussian.ran
@@ -191,11 +196,15 @@ class Guide:
     quarters: float = 1.0
     fewest_kicks: int = 1  # that are worth a trial
     curvature: Curvature | None = None
+    averages: RowAverages | None = None  # of a wide regression
 
 
-def _guide(model: Model, gaussian: Gaussian | Posterior | None, chains: int) -> Guide:
+def _guide(model: Model, gaussian: Guess, chains: int) -> Guide:
+    if isinstance(gaussian, WideGaussian):
+        return _wide_guide(gaussian, chains)
     if from_rows(model) and not isinstance(gaussian, Gaussian):
-        return _wide_guide(around(model, gaussian), chains)
+        given = (None, None) if gaussian is None else (gaussian.mean, _flat(gaussian))
+        return _wide_guide(around(model, *given), chains)
     spent = 0.0
     if gaussian is None:
         gaussian = gaussian_vi(model, draws=1, chains=1)
@@ -209,23 +218,25 @@ def _guide(model: Model, gaussian: Gaussian | Posterior | None, chains: int) -> 
     )
 
 
+def _flat(posterior: Posterior) -> Array:
+    return posterior.draws.reshape(-1, posterior.mean.size)
+
+
 def _wide_guide(found: WideGaussian, chains: int) -> Guide:
     """The metric of the heaviest parameters, diagonal for the others: its factor is exact, so that
     momenta are what they should be.
     """
     coordinates = HeadCoordinates(found.mean, found.head)
-    slowest, fastest = coordinates.extremes(found.precision)
-    quarters = 1.0 / np.sqrt(min(1.0, slowest))
-    few = QUARTER * quarters * np.sqrt(max(1.0, fastest)) / LONGEST_STEP
+    quarters, few = pace(found)
 
     def starts(generator: np.random.Generator) -> Array:
         deviations, _ = found.deviations(chains, generator)
         return found.head.inverse_root(deviations.T)
 
-    return Guide(coordinates, starts, found.passes, float(quarters), max(1, int(few)))
+    return Guide(coordinates, starts, found.passes, quarters, few, averages=found.averages)
 
 
-def _target(density: Density, coordinates: Coordinates | HeadCoordinates) -> Target:
+def _target(density: Density | RowDensity, coordinates: Coordinates | HeadCoordinates) -> Target:
     """U and its gradient in the coordinates in which the Gaussian is a standard normal."""
 
     def energy_and_slope(z: Array) -> tuple[Array, Array]:

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 
 from ornstein.baselines.common import checked_numbers, delivered, independent_draws
-from ornstein.baselines.wide import at_the_mode, draws_of, from_rows
 from ornstein.curvature.curvature import Curvature
 from ornstein.curvature.derivatives import Derivatives, derivatives_of
 from ornstein.curvature.measure import measure
+from ornstein.curvature.wide import at_the_mode, draws_of, from_rows
 from ornstein.errors import InputError
 from ornstein.model.model import Model
 from ornstein.model.network import warn_of_network
@@ -30,15 +30,16 @@ def laplace(
     curvature: Curvature | None = None,
 ) -> Posterior:
     """Independent draws from N(mode, A⁻¹/N), A the Hessian of the mean loss; diagonal above 2000
-    parameters, except for regressions on sparse rows.
+    parameters, except for regressions with a normal prior.
 
     `mean` and `covariance` of the result are the Gaussian's own. A curvature measured before saves
     the search for the mode. `draws` is 1000 a chain unless said.
 
-    A regression on sparse rows with more than 2000 parameters keeps the whole A, as products with
-    the rows: draws are solutions of linear systems, 50 a chain unless said, and `covariance` is the
-    diagonal of A⁻¹/N from 128 of them. In such models the posterior's mass is often far from the
-    mode: `orn.gaussian_vi` costs little more.
+    A regression with more than 2000 parameters keeps the whole A. Where rows are sparse it is held
+    as products with them: draws are solutions of linear systems, 50 a chain unless said, and
+    `covariance` is the diagonal of A⁻¹/N from up to 128 of them. Where rows are dense it is a
+    matrix in float32, up to 10,000 parameters. In such models the posterior's mass is often far
+    from the mode: `orn.gaussian_vi` costs little more.
 
     >>> import numpy as np
     >>> from ornstein.model.regression import glm
@@ -94,6 +95,7 @@ def _by_rows(model: Model, draws: int, chains: int, seed: int) -> Posterior:
         found.passes,
         moments=law,
         exact_moments=False,
+        independent=True,
         seed=int(seed),
         head=int(found.head.heavy.size),
         approximate="",

@@ -62,7 +62,7 @@ class ClosedForm:
         return self._at(points, _losses_at_points)[0]
 
     def values_and_gradients(self, points: Array) -> tuple[Array, Array]:
-        return self._at(points, _losses_and_first_at_points)
+        return self._at(points, losses_and_first_at_points)
 
     def _at(self, points: Array, evaluate: Callable[..., PyTree]) -> tuple[Array, Array]:
         """Mean losses at many points and, if `evaluate` gives slopes, their gradients: products
@@ -337,6 +337,29 @@ def over_points(
 
 
 @compiled
+def slopes_over_points(
+    loss: Callable[..., Traced],
+    predictors: Traced,
+    response: Traced,
+    weights: Traced,
+    hyper: PyTree,
+    roots: Traced,
+    places: Traced,
+    chances: Traced,
+) -> tuple[Traced, Traced]:
+    """The same without curvature."""
+    at = jax.vmap(jax.value_and_grad(loss), (0, 0, 0, None))
+
+    def add(total: PyTree, point: tuple[Traced, Traced]) -> tuple[PyTree, None]:
+        place, chance = point
+        found = at(predictors + roots @ place, response, weights, hyper)
+        return jax.tree.map(lambda old, new: old + chance * new, total, found), None
+
+    count, size = predictors.shape
+    return lax.scan(add, (jnp.zeros(count), jnp.zeros((count, size))), (places, chances))[0]
+
+
+@compiled
 def _losses_at_points(
     loss: Callable[..., Traced],
     predictors: Traced,
@@ -349,12 +372,15 @@ def _losses_at_points(
 
 
 @compiled
-def _losses_and_first_at_points(
+def losses_and_first_at_points(
     loss: Callable[..., Traced],
     predictors: Traced,
     response: Traced,
     weights: Traced,
     hyper: PyTree,
 ) -> tuple[Traced, Traced]:
+    """Losses of rows at points, (rows, points), and their slopes in the predictors, which are
+    (rows, predictors, points).
+    """
     at_points = jax.vmap(jax.value_and_grad(loss), (1, None, None, None), (0, 1))
     return jax.vmap(at_points, (0, 0, 0, None))(predictors, response, weights, hyper)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ornstein.compute.precision import double
-from ornstein.curvature.closed_form import over_points
+from ornstein.curvature.closed_form import over_points, slopes_over_points
 from ornstein.curvature.operator import Precision, PredictorRows
 from ornstein.curvature.quadrature import trapezoids
 from ornstein.errors import InputError
@@ -63,37 +63,37 @@ class RowAverages:
                 f"the model has {model.dim} parameters, and beyond 2000 only regressions are"
                 " offered: use orn.bbvi(model)"
             )
-        prior = np.asarray(model.prior_hessian(model.init))
-        prior = prior if prior.ndim == 1 else np.diagonal(prior).copy()
-        away = np.random.default_rng(0).standard_normal(model.dim)
-        expected = model.n_data * model.scaled_prior(model.init)[1] + prior * away
-        slope = model.n_data * model.scaled_prior(model.init + away)[1]
-        if not np.allclose(slope, expected, rtol=1e-8, atol=1e-8) or np.any(prior < 0.0):
+        if not has_normal_prior(model):
             raise InputError(
                 "the prior is not normal with independent parameters, which is all that is offered"
                 " without whole matrices: use orn.bbvi(model)"
             )
-        return cls(model, PredictorRows.of(linear), prior)
+        return cls(model, PredictorRows.of(linear), _precisions(model))
 
-    def over(self, mean: Array, spread: Spread) -> tuple[float, Array, Precision]:
-        """U and its gradient averaged over the Gaussian, and the average Hessian as an operator.
-        The prior's part of U leaves out what does not depend on the mean.
+    def over(
+        self, mean: Array, spread: Spread, curved: bool = True
+    ) -> tuple[float, Array, Precision]:
+        """U and its gradient averaged over the Gaussian, and the average Hessian as an operator
+        (zero where it is not `curved`). The prior's part of U leaves out what does not depend on
+        the mean.
         """
         linear, (count, size) = self.rows.linear, self.rows.shape
         predictors = self.rows.predictors(mean[:, None])[:, :, 0]
         if linear.offset is not None:
             known = linear.offset.reshape(count, -1)
             predictors[:, : known.shape[1]] += known
-        value, first, second = 0.0, np.zeros((count, size)), np.zeros((count, size, size))
-        parts = list(self._parts(spread))
-        for roots, places, chances in parts:
+        value, first = 0.0, np.zeros((count, size))
+        second = np.zeros((count, size, size)) if curved else np.zeros((0, size, size))
+        parts = 1 if spread.deviations is None else -(-spread.deviations.shape[1] // GROUP)
+        for roots, places, chances in self._parts(spread):
             chunk = max(1, CHUNK_NUMBERS // (size * (size + places.shape[1])))
             for start in range(0, count, chunk):
                 part = slice(start, start + chunk)
-                found = self._of_rows(part, predictors[part], roots[part], places, chances)
-                value += float(found[0].sum()) / len(parts)
-                first[part] += found[1] / len(parts)
-                second[part] += found[2] / len(parts)
+                found = self._of_rows(part, predictors[part], roots[part], places, chances, curved)
+                value += float(found[0].sum()) / parts
+                first[part] += found[1] / parts
+                if curved:
+                    second[part] += found[2] / parts
         prior_value, prior_slope = self.model.scaled_prior(mean)
         value += self.model.n_data * prior_value
         slope = self.rows.gathered(first[:, :, None])[:, 0] + self.model.n_data * prior_slope
@@ -115,14 +115,21 @@ class RowAverages:
                 yield self.rows.predictors(group), both, np.full(len(both), 1.0 / len(both))
 
     def _of_rows(
-        self, part: slice, predictors: Array, roots: Array, places: Array, chances: Array
-    ) -> tuple[Array, Array, Array]:
+        self,
+        part: slice,
+        predictors: Array,
+        roots: Array,
+        places: Array,
+        chances: Array,
+        curved: bool,
+    ) -> tuple[Array, ...]:
         linear = self.rows.linear
         response = linear.response[part]
         response = response if response.dtype.kind in "iu" else np.asarray(response, dtype=float)
         weights = np.ones(len(response)) if linear.weights is None else linear.weights[part]
         with double():
-            found = over_points(
+            evaluate = over_points if curved else slopes_over_points
+            found = evaluate(
                 linear.example_loss,
                 predictors,
                 response,
@@ -132,8 +139,23 @@ class RowAverages:
                 places,
                 chances,
             )
-        losses, first, second = (np.asarray(array) for array in found)
-        return losses, first, second
+        return tuple(np.asarray(array) for array in found)
+
+
+def _precisions(model: Model) -> Array:
+    prior = np.asarray(model.prior_hessian(model.init))
+    return prior if prior.ndim == 1 else np.diagonal(prior).copy()
+
+
+def has_normal_prior(model: Model) -> bool:
+    """Whether the prior is normal with independent parameters: its slope is then that of a
+    quadratic function with nothing off the diagonal.
+    """
+    prior = _precisions(model)
+    away = np.random.default_rng(0).standard_normal(model.dim)
+    expected = model.n_data * model.scaled_prior(model.init)[1] + prior * away
+    slope = model.n_data * model.scaled_prior(model.init + away)[1]
+    return bool(np.allclose(slope, expected, rtol=1e-8, atol=1e-8) and np.all(prior >= 0.0))
 
 
 def _groups(deviations: Array) -> Iterator[Array]:

@@ -105,7 +105,8 @@ def sample(
         model: what is inferred.
         sampler: None to let the library choose; the name of a way or sampler ("laplace", "nuts",
             "sgld-cv", …); a sampler (a rule that is tuned here) or a Dynamics (taken as it is).
-            Data on a cluster, and more than 2000 parameters, are left to constant SGD.
+            Data on a cluster are left to constant SGD, and so are more than 2000 parameters of
+            anything but a regression with a normal prior.
         batch_size: S; "auto" is near √N, halved until the step is stable.
         scheme: how minibatches are drawn: "replacement", "without-replacement", "slices" or
             "leverage". Slices are faster on data beyond the processor's caches, and hold two more

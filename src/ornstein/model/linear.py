@@ -42,7 +42,7 @@ class LinearPredictor:
     predictors: int
     hyperparameters: dict[str, Array]
 
-    def part(self, rows: Array) -> LinearPredictor:
+    def part(self, rows: Array | slice) -> LinearPredictor:
         """The same for some of the rows."""
         weights = None if self.weights is None else self.weights[rows]
         offset = None if self.offset is None else self.offset[rows]

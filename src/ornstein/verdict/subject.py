@@ -27,6 +27,7 @@ from ornstein.verdict.sampled_rows import ROWS, sampled
 
 if TYPE_CHECKING:
     from ornstein.curvature.curvature import Curvature
+    from ornstein.curvature.wide import WideGaussian
     from ornstein.dynamics.dynamics import Dynamics
     from ornstein.dynamics.prediction import Prediction
     from ornstein.model.model import Model
@@ -115,6 +116,8 @@ class Subject:
     tries: int = 1
     # Modes that an earlier look has found, for this one to answer to; None searches.
     known_modes: tuple[Array, ...] | None = None
+    # Where the posterior is about, in a regression of more than 2000 parameters; None finds it.
+    metric: WideGaussian | None = None
 
     @cached_property
     def law(self) -> Law | None:

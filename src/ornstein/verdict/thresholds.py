@@ -73,5 +73,9 @@ FALSE_ALARMS = 0.002
 # takes trust away; and the same for a 5, 50 or 95 % point, in sds.
 SMALL_CHANGE, LARGE_CHANGE = 0.05, 0.1
 SMALL_MOVE, LARGE_MOVE = 0.15, 0.3
+# Beyond 2000 parameters: sds of all parameters, or of the predictors of rows, on average. 10 % of
+# every sd moves the ends of a 95 % interval by a fifth of an sd, 20 % is a KL of 0.04 in every
+# single direction. Shifts of means (root mean square) have the bounds of a 5, 50 or 95 % point.
+SMALL_WIDTH, LARGE_WIDTH = 0.1, 0.2
 # The share of the posterior's mass that the draws miss.
 SMALL_MASS, LARGE_MASS = 0.01, 0.05

@@ -32,8 +32,10 @@ from ornstein.verdict.slopes import NAME as GRADIENT
 from ornstein.verdict.slopes import gradient_of_density
 from ornstein.verdict.subject import Subject
 from ornstein.verdict.surroundings import Surroundings
+from ornstein.verdict.wide import WideLaw, wide_chains, wide_law, wide_moved
 
 if TYPE_CHECKING:
+    from ornstein.curvature.wide import WideGaussian
     from ornstein.model.model import Model
     from ornstein.posterior.posterior import Posterior
     from ornstein.types import Array
@@ -170,15 +172,20 @@ class Judgement:
 
 
 def judge(
-    posterior: Posterior, seed: int, tries: int, known_modes: tuple[Array, ...] | None = None
+    posterior: Posterior,
+    seed: int,
+    tries: int,
+    known_modes: tuple[Array, ...] | None = None,
+    metric: WideGaussian | None = None,
 ) -> Judgement:
     """The verdict on one of at most `tries` answers to one question: p-value bounds are divided by
-    their number, and modes that an earlier look has found are not searched for again.
+    their number, and modes that an earlier look has found are not searched for again. `metric` is
+    where the posterior of a wide regression is about, if it is known.
     """
     there = posterior.coordinates
     if known_modes is not None and there is not None:
         known_modes = tuple(there.working(mode) for mode in known_modes)
-    subject = Subject(*as_run(posterior, posterior.model), seed, tries, known_modes)
+    subject = Subject(*as_run(posterior, posterior.model), seed, tries, known_modes, metric)
     around = Surroundings(subject)
     with np.errstate(all="ignore"):
         verdict = Verdict(tuple(_findings(subject, around, False)))
@@ -193,7 +200,7 @@ def judge(
 def _findings(subject: Subject, around: Surroundings, stein: bool | int) -> list[Finding]:
     if subject.unsound:
         return [_unsound(subject)]
-    kept = _tried(lambda: kept_law(subject))
+    kept = _tried(lambda: wide_law(subject)) or _tried(lambda: kept_law(subject))
     findings = [*_evidence(subject, around, kept)]
     settled = kept is not None and kept.decisive and _settled(findings)
     if settled:
@@ -211,14 +218,20 @@ def _findings(subject: Subject, around: Surroundings, stein: bool | int) -> list
     return findings
 
 
-def _evidence(subject: Subject, around: Surroundings, kept: Kept | None) -> Iterator[Finding]:
+def _evidence(
+    subject: Subject, around: Surroundings, kept: Kept | WideLaw | None
+) -> Iterator[Finding]:
     """What decides: length and agreement of the chains, and the posterior's density."""
+    wide, narrow = (kept, None) if isinstance(kept, WideLaw) else (None, kept)
     weighted = _tried(lambda: around.weighted)
     looks = (
         ("length", lambda: length(subject)),
         ("stationary", lambda: stationary(subject)),
-        ("R-hat, ESS", lambda: chains_agree(subject)),
-        ("moved draws", lambda: moved_draws(subject, kept)),
+        ("R-hat, ESS", lambda: wide_chains(subject) if wide else chains_agree(subject)),
+        (
+            "moved draws",
+            lambda: wide_moved(subject, wide) if wide else moved_draws(subject, narrow),
+        ),
         ("measured distance", lambda: measured_distance(subject, weighted)),
         ("other modes", lambda: modes_finding(subject, around.modes)),
         ("gradient", lambda: gradient_of_density(subject)),

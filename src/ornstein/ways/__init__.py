@@ -5,16 +5,19 @@
 
 from __future__ import annotations
 
+from ornstein.checks import FULL_LIMIT
 from ornstein.errors import InputError
 from ornstein.samplers import FORMS
 from ornstein.ways.laplace import Laplace
 from ornstein.ways.lockstep import LockstepHmc
 from ornstein.ways.low_rank import LowRank
+from ornstein.ways.situation import Situation
 from ornstein.ways.stochastic import StochasticGradients
 from ornstein.ways.trajectories import MetricNuts, Nuts
 from ornstein.ways.variational import GaussianVi
 from ornstein.ways.way import Way
 from ornstein.ways.weighted import WeightedLaplace
+from ornstein.ways.wide import WideHmc, WideLaplace, WideVi
 
 # Steps of a tenth of their bound leave about so much of what Laplace's approximation is off by.
 FOLLOWED = 0.1
@@ -36,6 +39,18 @@ REGISTRY: tuple[Way, ...] = (
     Nuts(),
     LowRank(),
 )
+
+# With more than 2000 parameters: for regressions from their rows, and for everything else.
+WIDE: tuple[Way, ...] = (WideLaplace(), WideVi(), WideHmc())
+LAST: tuple[Way, ...] = tuple(way for way in REGISTRY if way.name == "constant-sgd-diagonal")
+
+
+def ways_of(situation: Situation) -> tuple[Way, ...]:
+    """The ways there are for a model: the plan's rows."""
+    if situation.wide is not None:
+        return WIDE
+    few = situation.dim <= FULL_LIMIT or situation.model.undivided
+    return REGISTRY if few else LAST
 
 
 def way_by_name(name: str) -> Way | None:

@@ -28,8 +28,8 @@ from ornstein.streams import Purpose, derived_seed
 from ornstein.types import Array
 from ornstein.verdict.finding import LEVELS
 from ornstein.verdict.verdict import Judgement, judge
-from ornstein.ways import way_by_name
-from ornstein.ways.costs import gradient_seconds, machine_factor
+from ornstein.ways import ways_of
+from ornstein.ways.costs import machine_factor
 from ornstein.ways.plan import Plan, checked_budget, planned, sentence
 from ornstein.ways.remedies import MOST_WAYS, Tried, following, raised_by
 from ornstein.ways.saved import Folder, Limits, asked_for, begun
@@ -98,10 +98,11 @@ def _pursued(course: Course, model: Model, request: SampleRequest, limits: Limit
     allowed = math.inf if limits.deadline is not None else checked_budget(limits.budget, model)
     situation = survey(model, request.curvature, request.seed, request.scheme, allowed)
     plan = planned(situation, request, _budget(limits, situation))
-    first = way_by_name(plan.chosen)
-    assert first is not None
+    situation = plan.situation
+    if request.progress and situation.wide is not None:
+        print(f"ornstein: {situation.wide.sentence}", file=sys.stderr, flush=True)
+    way: Way = next(one for one in ways_of(situation) if one.name == plan.chosen)
     course.work = situation.passes
-    way: Way = first
     forecast = plan[plan.chosen]
     while True:
         if request.progress:
@@ -125,10 +126,16 @@ def _pursued(course: Course, model: Model, request: SampleRequest, limits: Limit
 
 
 def chooses(model: object, request: SampleRequest) -> bool:
-    """Whether the library chooses the way: where matrices can be held."""
-    if isinstance(model, Model) and model.undivided:
+    """Whether the library chooses the way. Beyond 2000 parameters, what only stochastic gradients
+    can do is theirs, and what comes with a curvature.
+    """
+    if not isinstance(model, Model):
+        return False
+    if model.undivided:
         return True
-    if not isinstance(model, Model) or model.dim > FULL_LIMIT:
+    if model.dim > FULL_LIMIT and (
+        model.streams or restriction(request) or request.curvature is not None
+    ):
         return False
     return request.curvature is None or not request.curvature.diagonal
 
@@ -141,7 +148,9 @@ def taken(way: Way, model: Model, request: SampleRequest) -> Posterior:
 
     def run(worked: Model, curvature: Curvature | None, init: Array | None) -> Posterior:
         asked = replace(request, curvature=curvature, init=init)
-        return way.run(survey(worked, curvature, request.seed, request.scheme), asked)
+        situation = survey(worked, curvature, request.seed, request.scheme)
+        able = (one for one in ways_of(situation) if one.name == way.name)
+        return next(able, way).run(situation, asked)
 
     return in_working_coordinates(model, request.curvature, request.init, run)
 
@@ -194,8 +203,9 @@ def attempt(
             return
         tries = MOST_WAYS if limits.remedy else 1
         seed = derived_seed(request.seed, number, Purpose.VERDICT)
+        metric = None if situation.wide is None else situation.wide.gaussian
         try:
-            judgement = judge(posterior, seed, tries, course.modes)
+            judgement = judge(posterior, seed, tries, course.modes, metric)
         except KeyboardInterrupt:
             _interrupted(course, way, posterior, time.perf_counter() - began)
             return
@@ -295,7 +305,7 @@ def _stopped(course: Course, plan: Plan, limits: Limits, expected: float) -> str
     if limits.deadline is not None:
         left = as_seconds(limits.deadline) - (time.perf_counter() - course.began)
         situation = plan.situation
-        needed = expected * gradient_seconds(situation.model.work, situation.dim) * machine_factor()
+        needed = expected * situation.pass_seconds * machine_factor()
         if left < needed:
             return f"{max(left, 0.0):.0f} s are left; budget={course.work:.0f} repeats these draws"
     return ""
@@ -307,6 +317,6 @@ def _budget(limits: Limits, situation: Situation) -> float | None:
         return limits.budget
     if limits.budget is not None:
         raise InputError("give either a budget or a deadline, not both")
-    per_pass = gradient_seconds(situation.model.work, situation.dim) * machine_factor()
+    per_pass = situation.pass_seconds * machine_factor()
     allowed = as_seconds(limits.deadline) / per_pass
     return float(max(1.0, situation.passes + allowed))

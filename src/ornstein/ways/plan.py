@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ornstein import markup
-from ornstein.checks import is_number
+from ornstein.checks import FULL_LIMIT, is_number
 from ornstein.curvature.curvature import Curvature
+from ornstein.curvature.wide import from_rows
 from ornstein.errors import CurvatureError, InputError
 from ornstein.model.model import Model
 from ornstein.sampling.request import SampleRequest
-from ornstein.ways import REGISTRY
+from ornstein.ways import REGISTRY, ways_of
 from ornstein.ways.costs import default_budget, machine_factor
 from ornstein.ways.probe import GOOD
+from ornstein.ways.rows import Wide
 from ornstein.ways.situation import Situation, survey
 from ornstein.ways.way import Forecast, impossible, restriction
 
@@ -191,16 +193,29 @@ def planned(situation: Situation, request: SampleRequest, budget: float | None =
     """The plan for what was found about a model."""
     allowed = checked_budget(budget, situation.model)
     reason = restriction(request)
+    if situation.wide is not None:
+        situation = replace(situation, passes=found_passes(situation.wide))
+    able = {way.name: way for way in ways_of(situation)}
+    few = f"for up to {FULL_LIMIT} parameters"
     rows = tuple(
-        impossible(way.name, reason)
-        if reason and not way.stochastic
-        else way.forecast(situation, request)
+        impossible(way.name, reason if reason and not way.stochastic else few)
+        if way.name not in able or (reason and not way.stochastic)
+        else able[way.name].forecast(situation, request)
         for way in REGISTRY
     )
     if reason and not any(row.possible for row in rows):
         # what stochastic gradients say of it; the other ways were not asked
         raise InputError(next(row.words for row in rows if row.words != reason))
     return Plan(rows, elected(rows, allowed - situation.passes, situation), allowed, situation)
+
+
+def found_passes(wide: Wide) -> float:
+    """Passes that it took to find the Gaussian nearest to the posterior of a wide regression."""
+    try:
+        _ = wide.sentence
+    except CurvatureError as error:
+        raise CurvatureError(f"no way to the posterior was found: {error}") from error
+    return wide.passes
 
 
 def elected(rows: tuple[Forecast, ...], work: float, situation: Situation) -> str:
@@ -219,6 +234,8 @@ def elected(rows: tuple[Forecast, ...], work: float, situation: Situation) -> st
 
 def checked_budget(budget: float | None, model: Model) -> float:
     """The budget in passes; the printed function of N and D where none is given."""
+    if budget is None and from_rows(model):
+        return Wide(model).budget
     if budget is None:
         return default_budget(model.work, model.dim)
     if not is_number(budget) or budget <= 0:

@@ -8,7 +8,7 @@ from ornstein.sampling.request import SampleRequest
 from ornstein.verdict.finding import LEVELS, Finding
 from ornstein.verdict.thresholds import EFFECTIVE_DRAWS, LARGEST_R_HAT
 from ornstein.verdict.verdict import Verdict
-from ornstein.ways import REGISTRY
+from ornstein.ways import ways_of
 from ornstein.ways.situation import Situation
 from ornstein.ways.trajectories import MetricNuts, Nuts
 from ornstein.ways.way import Forecast, Way, restriction
@@ -81,7 +81,7 @@ def _nearer(tried: list[Tried], situation: Situation, request: SampleRequest) ->
     names = {one.way.name for one in tried}
     rows: list[tuple[Forecast, Way]] = []
     nearest = min(_kl(one.way, situation, request) for one in tried)
-    for way in REGISTRY:
+    for way in ways_of(situation):
         if way.name in names or (reason and not way.stochastic):
             continue
         forecast = way.forecast(situation, request)

@@ -17,12 +17,14 @@ from ornstein.compute.one_thread import one_thread
 from ornstein.curvature.curvature import Curvature
 from ornstein.curvature.derivatives import derivatives_of
 from ornstein.curvature.measure import measure
+from ornstein.curvature.wide import from_rows
 from ornstein.errors import CurvatureError, InputError, OrnsteinError
 from ornstein.model.model import Model
 from ornstein.theory import Gaussian
 from ornstein.types import Array
 from ornstein.ways.costs import gradient_seconds
 from ornstein.ways.probe import FEWEST, GOOD, Probe, probed
+from ornstein.ways.rows import Wide
 
 # Rounds of Gaussian VI while planning, and seconds of the reference machine that they may take.
 ROUNDS, MOST_SECONDS = 8, 2.0
@@ -47,6 +49,7 @@ class Situation:
         passes: over the data, for all of it.
         fitted: the Gaussian nearest to the posterior, where Laplace's is not near enough and
             finding it is cheap.
+        wide: what is known instead of a curvature of a regression with more than 2000 parameters.
     """
 
     model: Model
@@ -55,6 +58,14 @@ class Situation:
     probe: Probe | None
     passes: float
     fitted: Fitted | None = None
+    wide: Wide | None = None
+
+    @property
+    def pass_seconds(self) -> float:
+        """A gradient of all rows, on the reference machine."""
+        if self.wide is not None:
+            return self.wide.product_seconds
+        return gradient_seconds(self.model.work, self.dim)
 
     @property
     def n_data(self) -> int:
@@ -106,6 +117,8 @@ def survey(
         raise InputError(f"the curvature has {curvature.dim} parameters, the model {model.dim}")
     if model.undivided:
         return Situation(model, None, model.undivided, None, 0.0)
+    if curvature is None and from_rows(model):
+        return Situation(model, None, "", None, 0.0, wide=Wide(model))
     counted = CountedPasses(derivatives_of(model))
     if curvature is None:
         try:
