@@ -14,7 +14,7 @@ from ornstein.model.mixed.predict import MixedPredict
 from ornstein.model.parameters import Layout
 from ornstein.posterior.at_draws import RowsAtDraws
 from ornstein.posterior.new_rows import asked_rows
-from ornstein.posterior.own_function import of_function
+from ornstein.posterior.own_function import OwnPredictive, of_function
 from ornstein.posterior.predictive import Given, Placed, Predictive
 from ornstein.types import Array, PyTree, Traced
 
@@ -81,6 +81,8 @@ class Questions:
             known = self.model if model is None else model
             source = Source(chosen, self.layout, known, self.predict_function)
             return predicted(source, inputs, groups or "average", seed)
+        if isinstance(self.predict_function, OwnPredictive):
+            return Predictive(self.predict_function.simulated(self.layout, chosen, inputs, seed))
         if not isinstance(self.predict_function, Predict):
             found = of_function(self.predict_function, self.layout, chosen, inputs)
             return Predictive(Given(found))
@@ -182,7 +184,8 @@ class Questions:
         Args:
             groups: others beside the posterior, of "posterior_predictive", "log_likelihood" and
                 "observed_data", which comes with either of a regression; each has the variable "y",
-                and is refused above 2 GB.
+                and is refused above 2 GB. Those of a NumPyro model have its sites, deterministic
+                ones with the predictive.
             model: where it is not at hand, after `orn.load`, and groups are asked for.
             seed: of the posterior_predictive.
         """

@@ -134,10 +134,11 @@ def formula_of(request: Request, frame: Any) -> tuple[Formula, tuple[str, ...]]:
         first = Formula.of(request.formula, ["1"])
         used = {*(first.response.column_names if first.response else ()), *request.left_out}
         used |= {name for part in first.offsets for name in part.column_names}
-        used |= {request.weights} if isinstance(request.weights, str) else set()
         used |= set(group_columns(first.groups))
-        for name in used:
-            require_column(frame.columns, name, "the target")
+        weighted = {request.weights} if isinstance(request.weights, str) else set()
+        for name in used | weighted:
+            require_column(frame.columns, name, "weights" if name in weighted else "the target")
+        used |= weighted
         kept, constant = varying(frame, [name for name in frame.columns if name not in used])
         if not kept:
             raise InputError(

@@ -43,6 +43,8 @@ def glmm(
     if tables.is_sparse(table):
         raise InputError("X must be dense for a mixed model: give X.toarray()")
     x = np.asarray(table, dtype=float)
+    if not len(x):
+        raise InputError(f"X must have rows; it has shape {x.shape}")
     require_finite("X", x, columns)
     if intercept:
         x, columns = np.column_stack([x, np.ones(len(x))]), (*columns, "intercept")
