@@ -192,3 +192,26 @@ def test_verbagg_can_be_fitted():
         model = orn.regress(formula, table_of("VerbAgg"), priors="flat", progress=False)
     deviance = 2.0 * model.n_data * derivatives_of(model).value(model.init)
     assert deviance == pytest.approx(8135.83, abs=0.02)
+
+
+@pytest.mark.slow
+def test_nested_groups_are_sampled_in_minibatches():
+    """A thousand groups of up to four, with up to five rows each."""
+    rng = np.random.default_rng(3)
+    outer = np.repeat(np.arange(1000), rng.integers(4, 17, 1000))
+    inner = rng.integers(0, 4, len(outer))
+    table = pd.DataFrame({"x": rng.normal(size=len(outer)), "school": outer, "class": inner})
+    effects = 0.6 * rng.normal(size=1000)[outer] + 0.5 * rng.normal(size=(1000, 4))[outer, inner]
+    table["y"] = 0.3 * table["x"] + effects + rng.normal(size=len(outer))
+    model = orn.regress("y ~ x + (1 | school/class)", table, progress=False)
+    assert model.n_data == 1000
+    post = orn.sample(model, orn.ConstantSGD(), draws=1000, progress=False)
+    assert post.check()["as predicted"].level == "trusted"
+    truth = {"x": 0.3, "sigma": 1.0}
+    truth |= {"sd(intercept|school)": 0.6, "sd(intercept|school:class)": 0.5}
+    for name, value in truth.items():
+        draws = post.constrained[name]
+        assert abs(draws.mean() - value) < 4.0 * draws.std(), name
+    drawn = post.group_effects("school", draws=100)
+    own = np.array([effects[outer == int(label)].mean() for label in drawn.levels])
+    assert np.corrcoef(drawn.mean[:, 0], own)[0, 1] > 0.7

@@ -103,6 +103,8 @@ def test_what_cannot_be_stratified_is_a_sentence(model):
     plain = orn.glm(np.arange(12.0)[:, None], np.arange(12.0) ** 0.5, noise_scale=1.0)
     with pytest.raises(InputError, match="is for mixed models"):
         measure(plain, scheme="stratified")
+    with pytest.raises(InputError, match="groups of a mixed model are not weighted"):
+        measure(model, scheme="leverage")
     with pytest.raises(InputError, match="one positive count for each of 2 buckets"):
         Strata(BUCKETS, (1, 0))
 

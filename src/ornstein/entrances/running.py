@@ -108,10 +108,11 @@ def sample(
             Data on a cluster are left to constant SGD, and so are more than 2000 parameters of
             anything but a regression with a normal prior.
         batch_size: S; "auto" is near √N, halved until the step is stable.
-        scheme: how minibatches are drawn: "replacement", "without-replacement", "slices" or
-            "leverage". Slices are faster on data beyond the processor's caches, and hold two more
-            copies of them. Leverage draws rows that say more about the parameters more often: for
-            columns that only a few rows inform.
+        scheme: how minibatches are drawn: "replacement", "without-replacement", "slices",
+            "leverage" or "stratified". Slices are faster on data beyond the processor's caches, and
+            hold two more copies of them. Leverage draws rows that say more about the parameters
+            more often: for columns that only a few rows inform. Stratified minibatches of a mixed
+            model have fixed numbers of groups of each size.
         draws: kept draws per chain.
         chains: how many chains run.
         thin: steps between draws; "auto" is two relaxation times, cut with a BudgetWarning where

@@ -23,6 +23,8 @@ from ornstein.types import Array
 if TYPE_CHECKING:
     from ornstein.model.model import Model
 
+# Rows at once: XLA's threads can wait forever for a factorisation of many small matrices.
+BLOCK = 128
 GROUPS = ("posterior_predictive", "log_likelihood", "observed_data")
 
 
@@ -129,6 +131,6 @@ def _rows_at(model: Model) -> Any:
     def all_rows(theta: Any, data: Any) -> Any:
         params = loss.layout.unflatten(theta)
         one = partial(loss.log_likelihood, params)
-        return jax.vmap(lambda row: one(row, hyper))(data)
+        return jax.lax.map(lambda row: one(row, hyper), data, batch_size=BLOCK)
 
     return jax.jit(all_rows)

@@ -101,6 +101,13 @@ class MixedModel(Model):
             return 1
         return int(marginal.points ** len(self.covariance.effects)) + 3
 
+    def reweighted(self, factors: np.ndarray) -> Model:
+        """Refused: groups are drawn alike, or by their size."""
+        raise InputError(
+            "the groups of a mixed model are not weighted: use the scheme 'replacement' or"
+            " 'stratified'"
+        )
+
     def require_mode(self, theta: np.ndarray) -> None:
         """Refuse a component on its way to zero, in words."""
         self.require_components(theta)
