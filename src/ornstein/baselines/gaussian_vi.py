@@ -27,6 +27,7 @@ from ornstein.curvature.expected import Expectation, Expected
 from ornstein.curvature.measure import measure
 from ornstein.errors import ConvergenceWarning, CurvatureError, InputError
 from ornstein.model.model import Model
+from ornstein.model.required import require_model
 from ornstein.posterior.posterior import Posterior
 from ornstein.posterior.working import in_working_coordinates
 from ornstein.theory import Gaussian
@@ -91,6 +92,7 @@ def gaussian_vi(
     >>> post.mean.round(1)
     array([ 2.6, -0.1])
     """
+    require_model(model)
     wide = model.dim > dense_limit
     draws = (50 if wide else 1000) if draws is None else draws
     checked_numbers(draws=draws, chains=chains, rounds=rounds)

@@ -14,6 +14,7 @@ from ornstein.curvature.derivatives import Derivatives, derivatives_of
 from ornstein.curvature.measure import measure
 from ornstein.errors import InputError
 from ornstein.model.model import Model
+from ornstein.model.required import require_model
 from ornstein.posterior.posterior import Posterior
 from ornstein.posterior.working import in_working_coordinates
 from ornstein.theory import Gaussian
@@ -45,6 +46,7 @@ def laplace(
     >>> laplace(glm(X, X @ [1.0, -1.0], noise_scale=1.0, intercept=False)).mean.round(2)
     array([ 1., -1.])
     """
+    require_model(model)
     wide = curvature is None and from_rows(model)
     count = (50 if wide else 1000) if draws is None else draws
     checked_numbers(draws=count, chains=chains)
