@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,4 +9,4 @@ import numpy as np
 Array: TypeAlias = np.ndarray  # numbers on the host
 Traced: TypeAlias = Any  # an array inside compiled code: JAX's, or the tracer that stands for it
 PyTree: TypeAlias = Any  # arrays, or nested dicts, tuples and lists of them
-Record: TypeAlias = Mapping[str, Any]  # what a file says in words, as JSON
+Meta: TypeAlias = dict[str, Any]  # what a file says of itself, in the types of JSON

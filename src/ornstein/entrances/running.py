@@ -14,6 +14,7 @@ from ornstein.hyper import resume as climbs
 from ornstein.hyper.saved import KIND
 from ornstein.model.mixed.priors import MixedPriors
 from ornstein.model.model import Model
+from ornstein.model.network import require_no_network, warn_of_network, whole_network
 from ornstein.posterior.posterior import Posterior
 from ornstein.samplers import sampler_by_name
 from ornstein.sampling.request import SampleRequest
@@ -97,7 +98,8 @@ def sample(
     Without a sampler the library chooses the cheapest way that should end trusted (see `orn.plan`),
     runs it, judges it, and goes on with what the verdict calls for: at most four ways, listed in
     `post.history`. With a sampler it runs that one, with every number that is not given chosen by
-    theory, and does not judge.
+    theory, and does not judge. A network as a whole (its hidden units can be exchanged, and it has
+    more parameters than a tenth of the rows) is refused without a sampler.
 
     Args:
         model: what is inferred.
@@ -175,6 +177,13 @@ def sample(
         first_chain,
         extrapolate,
     )
+    if isinstance(model, Model) and client is None:
+        if sampler is not None:
+            warn_of_network(model)
+        elif not model.network_way:
+            require_no_network(model)
+        elif whole_network(model):
+            sampler = model.network_way
     if isinstance(sampler, str):
         require_way(sampler)
         if (way := way_by_name(sampler)) is not None and not way.stochastic:

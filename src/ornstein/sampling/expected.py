@@ -24,13 +24,13 @@ from ornstein.sampling.plan import Schedule, fitting
 from ornstein.sampling.request import SampleRequest
 from ornstein.sampling.session import Session
 from ornstein.sampling.warmup import ROUNDS, Round
-from ornstein.types import Array, PyTree, Record
+from ornstein.types import Array, Meta, PyTree
 
 LONGEST = 10**12  # steps between draws: at a million a second, more than a week
 RETUNED = 100  # a window may be tuned again during warm-up, which changes it by far less than that
 
 
-def checked_plan(plan: Record, chains: Mapping[str, PyTree], options: Record) -> Schedule:
+def checked_plan(plan: Meta, chains: Mapping[str, PyTree], options: Meta) -> Schedule:
     """The plan in a checkpoint, refused where it is none, the file holds other chains, or the
     options of the run lead to another.
     """
@@ -53,7 +53,7 @@ def checked_plan(plan: Record, chains: Mapping[str, PyTree], options: Record) ->
     return made
 
 
-def _require_asked_for(plan: Schedule, options: Record) -> None:
+def _require_asked_for(plan: Schedule, options: Meta) -> None:
     """Refuse a plan that does not follow from the options."""
     most, draws = options["max_steps"], options["draws"]
     for name in ("thin", "warmup"):

@@ -19,7 +19,7 @@ from ornstein.model.families.likelihood import Likelihood
 from ornstein.model.model import Model
 from ornstein.sampling.identity import PLAIN, identity
 from ornstein.sampling.request import SampleRequest
-from ornstein.types import Array, Record
+from ornstein.types import Array, Meta
 
 # Counts up whenever the meaning of saved numbers changes: a run goes on only in its own version.
 STATE_VERSION = 2
@@ -94,7 +94,7 @@ def fingerprint(
     }
 
 
-def require_same(before: Record, now: Record, where: str, way: str) -> None:
+def require_same(before: Meta, now: Meta, where: str, way: str) -> None:
     """Refuse a run whose fingerprint is not the one that was saved `where`, naming what differs and
     the `way` out. Options that were not given now are those of the run.
     """
@@ -114,7 +114,7 @@ def require_version(before: object, where: str) -> None:
         )
 
 
-def _difference(before: Record, now: Record) -> str | None:
+def _difference(before: Meta, now: Meta) -> str | None:
     """What differs, in words; None where nothing does."""
     if before["names"] != now["names"]:
         old, new = before["names"], now["names"]

@@ -41,14 +41,14 @@ from ornstein.sampling.plan import Schedule, require_stable
 from ornstein.sampling.run import finished
 from ornstein.sampling.session import Session
 from ornstein.sampling.warmup import Tuned
-from ornstein.types import Array, Record
+from ornstein.types import Array, Meta
 
 
 @one_thread()
 def resumed_here(
     path: Path,
     every: str | float,
-    meta: Record,
+    meta: Meta,
     arrays: dict[str, Array],
     model: Model,
     sampler: Sampler | Dynamics | None,
@@ -69,7 +69,7 @@ def resumed_here(
 def _resumed(
     path: Path,
     every: str | float,
-    meta: Record,
+    meta: Meta,
     arrays: dict[str, Array],
     model: Model,
     sampler: Sampler | Dynamics | None,
@@ -105,14 +105,14 @@ def readable(path: Path) -> Iterator[None]:
         ) from error
 
 
-def require_model(path: Path, before: Record, model: Model) -> None:
+def require_model(path: Path, before: Meta, model: Model) -> None:
     """Refuse a model that is not the one of the checkpoint."""
     require_version(before, str(path))
     way = "Give its model and data again, or begin a new run in another folder"
     require_same(before, fingerprint(model), f"the checkpoint {path}", way)
 
 
-def newest(folder: Path) -> tuple[Path, Record, dict[str, Array]]:
+def newest(folder: Path) -> tuple[Path, Meta, dict[str, Array]]:
     """The newest file that can be read."""
     files = files_in(folder)
     if not files:
@@ -134,7 +134,7 @@ def newest(folder: Path) -> tuple[Path, Record, dict[str, Array]]:
 
 def _restored(
     path: Path,
-    meta: Record,
+    meta: Meta,
     arrays: dict[str, Array],
     model: Model,
     sampler: Sampler | Dynamics | None,
@@ -170,7 +170,7 @@ def _restored(
     return session
 
 
-def _with_draws(before: Record, plan: Schedule) -> dict[str, object]:
+def _with_draws(before: Meta, plan: Schedule) -> dict[str, object]:
     """The fingerprint of a run that has been asked for as many draws as the plan now has."""
     options = before["options"]
     most = max(options["max_steps"], plan.draws * plan.chains * plan.thin)
@@ -189,7 +189,7 @@ def _extended(plan: Schedule, draws: int | None) -> Schedule:
 
 
 def _curvature(
-    meta: Record, arrays: dict[str, Array], model: Model, given: Curvature | None
+    meta: Meta, arrays: dict[str, Array], model: Model, given: Curvature | None
 ) -> Curvature:
     """The saved numbers; functions of the data are taken again from the model, those of the user
     from what is given.
@@ -223,7 +223,7 @@ def _curvature(
 
 
 def _dynamics(
-    meta: Record,
+    meta: Meta,
     arrays: dict[str, Array],
     curvature: Curvature,
     sampler: Sampler | Dynamics | None,

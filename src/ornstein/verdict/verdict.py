@@ -27,6 +27,7 @@ from ornstein.verdict.finding import LEVELS, NOTE, SKIPPED, Finding, worst
 from ornstein.verdict.importance import measured_distance
 from ornstein.verdict.invariance import Kept, kept_law, moved_draws
 from ornstein.verdict.modes import modes_finding
+from ornstein.verdict.networks import network_as_a_whole
 from ornstein.verdict.slopes import NAME as GRADIENT
 from ornstein.verdict.slopes import gradient_of_density
 from ornstein.verdict.subject import Subject
@@ -221,6 +222,7 @@ def _evidence(subject: Subject, around: Surroundings, kept: Kept | None) -> Iter
         ("measured distance", lambda: measured_distance(subject, weighted)),
         ("other modes", lambda: modes_finding(subject, around.modes)),
         ("gradient", lambda: gradient_of_density(subject)),
+        ("whole network", lambda: network_as_a_whole(subject)),
     )
     for name, look in looks:
         if (found := _looked(name, look)) is not None:

@@ -27,6 +27,8 @@ FAR = 3.0
 # Draws of a chain below which a run that was cut short is none.
 FEWEST_DRAWS = 50
 ON_DISK = "it needs all rows in memory"
+# Of NUTS that finds its own metric: fewer steps know too little of it.
+LEAST_WARMUP = 300
 # Parameters up to which a mass matrix is adapted whole.
 DENSE = 100
 
@@ -91,9 +93,10 @@ class Nuts:
             return impossible(self.name, ON_DISK)
         leapfrogs = 15.0 if situation.probe is not None else 31.0
         words = "exact; finds its own metric"
+        way = self._warmed(request)
         if situation.curvature is None:
             words = situation.model.undivided or f"needs no curvature. {situation.why}"
-        return _forecast(self, situation, request, leapfrogs, words)
+        return _forecast(way, situation, request, leapfrogs, words)
 
     @one_thread()
     def run(
@@ -107,7 +110,12 @@ class Nuts:
         root = None if situation.probe is None else situation.root
         if root is not None:
             starts = np.linalg.solve(root, starts.T).T
-        return _drawn(self, situation, request, centre, starts, root, True, work)
+        way = self._warmed(request)
+        return _drawn(way, situation, request, centre, starts, root, True, work)
+
+    def _warmed(self, request: SampleRequest) -> Nuts:
+        """With a warm-up that is no longer than the draws where few are asked for."""
+        return replace(self, warmup=min(self.warmup, max(LEAST_WARMUP, int(request.draws))))
 
     def longer(self) -> Nuts:
         accept = min(0.99, 1.0 - (1.0 - self.target_accept) / 5.0)

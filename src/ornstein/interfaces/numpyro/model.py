@@ -144,6 +144,11 @@ class NumPyroModel(Model, OwnGroups):
                 f" {first_line(error)}"
             ) from error
 
+    @property
+    def network_way(self) -> str:
+        """NUTS, as NumPyro itself would take."""
+        return "nuts"
+
     def elsewhere(self, generator: np.random.Generator) -> Array:
         """NumPyro's initial values, and draws of the prior where it can be drawn from."""
         own = flat_starts(self.whole, STARTS, int(generator.integers(2**31)))

@@ -13,7 +13,7 @@ from ornstein.model import tables
 from ornstein.model.mixed.covariance import Covariance
 from ornstein.model.mixed.density import FAMILIES, RowDensity
 from ornstein.model.parameters import Layout
-from ornstein.types import Array, PyTree, Traced
+from ornstein.types import Array, Meta, PyTree, Traced
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +118,7 @@ class MixedPredict:
         }
 
     @classmethod
-    def from_json(cls, meta: dict[str, Any], layout: Layout) -> MixedPredict:
+    def from_json(cls, meta: Meta, layout: Layout) -> MixedPredict:
         """What `to_json` wrote, refused where it does not fit the parameters."""
         covariance = Covariance(
             tuple(str(name) for name in meta["effects"]), tuple(int(n) for n in meta["blocks"])
