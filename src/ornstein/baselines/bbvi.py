@@ -39,6 +39,7 @@ from ornstein.checks import FULL_LIMIT
 from ornstein.curvature.derivatives import derivatives_of
 from ornstein.errors import ConvergenceWarning, DivergenceError, InputError
 from ornstein.model.model import Model
+from ornstein.model.required import require_model
 from ornstein.posterior.posterior import Posterior
 from ornstein.rows.scheme import checked_batch_size
 from ornstein.theory import kl
@@ -91,6 +92,7 @@ def bbvi(
     """
     started = time.perf_counter()
     _checked(model, rank, tolerance)
+    require_model(model)
     checked_numbers(draws=draws, chains=chains, max_steps=max_steps)
     checked_numbers(0, seed=seed)
     dtype = checked_dtype(dtype)

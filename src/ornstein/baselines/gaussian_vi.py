@@ -27,6 +27,7 @@ from ornstein.curvature.measure import measure
 from ornstein.curvature.wide import MEMORY, WideGaussian, at_the_mode, draws_of, spread_out
 from ornstein.errors import ConvergenceWarning, CurvatureError, InputError
 from ornstein.model.model import Model
+from ornstein.model.required import require_model
 from ornstein.posterior.posterior import Posterior
 from ornstein.posterior.working import in_working_coordinates
 from ornstein.theory import Gaussian
@@ -95,6 +96,7 @@ def gaussian_vi(
     >>> post.mean.round(1)
     array([ 2.6, -0.1])
     """
+    require_model(model)
     wide = model.dim > dense_limit
     draws = (50 if wide else 1000) if draws is None else draws
     checked_numbers(draws=draws, chains=chains, rounds=rounds)

@@ -24,6 +24,7 @@ from ornstein.curvature.wide import HeadCoordinates, WideGaussian, around, from_
 from ornstein.engine.lockstep import States, Target, move, tuned
 from ornstein.errors import ConvergenceWarning, CurvatureError, InputError
 from ornstein.model.model import Model
+from ornstein.model.required import require_model
 from ornstein.posterior.posterior import Posterior
 from ornstein.posterior.working import in_working_coordinates
 from ornstein.streams import Purpose, stream
@@ -87,6 +88,7 @@ def hmc(
     >>> post.settings["kicks"], bool(post.settings["accepted"] > 0.7)
     (1, True)
     """
+    require_model(model)
     checked_numbers(draws=draws, chains=chains)
     checked_numbers(0, warmup=warmup, seed=seed)
     if kicks is not None:

@@ -15,6 +15,7 @@ from ornstein.curvature.wide import at_the_mode, draws_of, from_rows
 from ornstein.errors import InputError
 from ornstein.model.model import Model
 from ornstein.model.network import warn_of_network
+from ornstein.model.required import require_model
 from ornstein.posterior.posterior import Posterior
 from ornstein.posterior.working import in_working_coordinates
 from ornstein.theory import Gaussian
@@ -47,6 +48,7 @@ def laplace(
     >>> laplace(glm(X, X @ [1.0, -1.0], noise_scale=1.0, intercept=False)).mean.round(2)
     array([ 1., -1.])
     """
+    require_model(model)
     wide = curvature is None and from_rows(model)
     count = (50 if wide else 1000) if draws is None else draws
     checked_numbers(draws=count, chains=chains)

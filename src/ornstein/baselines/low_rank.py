@@ -14,6 +14,7 @@ from ornstein.curvature.curvature import Curvature
 from ornstein.curvature.derivatives import derivatives_of
 from ornstein.dynamics.dynamics import Dynamics, Sampler
 from ornstein.model.model import Model
+from ornstein.model.required import require_model
 from ornstein.posterior.posterior import Posterior
 from ornstein.samplers.constant_sgd import ConstantSGD
 from ornstein.sampling.request import SampleRequest
@@ -58,6 +59,7 @@ def low_rank(
         options: further arguments of `orn.sample`: batch_size, scheme, warmup, max_steps, dtype, ….
     """
     started = time.perf_counter()
+    require_model(model)
     checked_numbers(rank=rank)
     measuring = CountedPasses(derivatives_of(model))
     request = SampleRequest(

@@ -31,6 +31,7 @@ from ornstein.curvature.derivatives import derivatives_of
 from ornstein.errors import ConvergenceWarning, InputError
 from ornstein.model.loss import Loss, Problem
 from ornstein.model.model import Model
+from ornstein.model.required import require_model
 from ornstein.posterior.posterior import Posterior
 from ornstein.posterior.working import in_working_coordinates
 from ornstein.streams import Purpose, stream
@@ -102,6 +103,7 @@ def nuts(
         seed: same seed, same draws.
         dtype: "float64" (default) or "float32".
     """
+    require_model(model)
     checked_numbers(draws=draws, chains=chains, warmup=warmup, max_tree_depth=max_tree_depth)
     checked_numbers(0, seed=seed)
     if not 0.0 < target_accept < 1.0:

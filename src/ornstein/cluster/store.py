@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,10 +39,10 @@ class Store:
     """
 
     folder: Path
-    fingerprint: Mapping[str, Any]
+    fingerprint: Meta
 
     @classmethod
-    def begin(cls, folder: Path, fingerprint: Mapping[str, Any]) -> Store:
+    def begin(cls, folder: Path, fingerprint: Meta) -> Store:
         """The folder of the run with this fingerprint; parts of another run are refused."""
         try:
             folder.mkdir(parents=True, exist_ok=True)

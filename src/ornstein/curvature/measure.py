@@ -16,6 +16,7 @@ from ornstein.curvature.strata import by_strata
 from ornstein.errors import InputError
 from ornstein.model.coordinates import Worked
 from ornstein.model.model import Model
+from ornstein.model.required import require_model
 from ornstein.rows.scheme import LEVERAGE, STRATIFIED, checked_scheme
 from ornstein.types import Array
 
@@ -59,10 +60,7 @@ def measure(
         raise InputError(f"structure must be 'auto', 'full' or 'diagonal', not {structure!r}")
     if hessian not in ("exact", "fisher"):
         raise InputError(f"hessian must be 'exact' or 'fisher', not {hessian!r}")
-    if not isinstance(model, Model):
-        raise InputError(
-            f"model must be a Model, for instance orn.glm(X, y); got a {type(model).__name__}"
-        )
+    require_model(model)
     if mode is not None and np.shape(mode) != (model.dim,):
         raise InputError(
             f"mode must be a vector of {model.dim} parameters; it has shape {np.shape(mode)}"

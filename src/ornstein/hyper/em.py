@@ -34,6 +34,7 @@ from ornstein.hyper.request import Request
 from ornstein.hyper.saved import saving
 from ornstein.hyper.tuning import DiagonalTuning, FullTuning, PaperTuning, Tuning, automatic_sampler
 from ornstein.model.model import Model
+from ornstein.model.required import require_model
 from ornstein.posterior.posterior import Posterior
 from ornstein.rows.scheme import LEVERAGE, STRATIFIED, checked_batch_size, checked_scheme
 from ornstein.sampling.progress import terminal
@@ -124,10 +125,7 @@ def em(
     >>> 1.5 < fit.hyperparameters["prior_precision"] < 9.0
     True
     """
-    if not isinstance(model, Model):
-        raise InputError(
-            f"model must be a Model, for instance orn.glm(X, y); got a {type(model).__name__}"
-        )
+    require_model(model)
     request = Request(
         hyperparameters,
         sampler,

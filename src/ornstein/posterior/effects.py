@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ornstein.checks import brief
+from ornstein.checks import brief, is_number
 from ornstein.errors import InputError, PredictionWarning
 from ornstein.posterior.at_draws import RowsAtDraws
 from ornstein.posterior.averaged_rows import Rows
@@ -130,7 +130,11 @@ def average_at(predicted: Predicted, rows: Rows, column: str, levels: Sequence[o
     """The average over rows of E[y] where the column has each of some values in every row."""
     if not len(levels):
         raise InputError(f"give at least one value of {column!r}")
-    curve = _curve(predicted, rows, column, levels, rows.levels(column) is None)
+    numeric = rows.levels(column) is None
+    for level in levels:
+        if numeric and not is_number(level):
+            raise InputError(f"{column!r} holds numbers; got {brief(level)}")
+    curve = _curve(predicted, rows, column, levels, numeric)
     names = _by_class([f"{column}={level}" for level in levels], curve.classes)
     return Effects(names, curve.draws.reshape(len(curve.draws), -1), lambda: curve)
 

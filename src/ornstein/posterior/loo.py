@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
-from ornstein.checks import LARGEST_ALLOCATION, is_whole
+from ornstein.checks import LARGEST_ALLOCATION, brief, is_whole
 from ornstein.errors import InputError
 from ornstein.posterior.pointwise import Pointwise
 from ornstein.types import Array
@@ -65,6 +65,7 @@ class Loo:
     __repr__ = __str__
 
 
+@runtime_checkable
 class Fitted(Protocol):
     """A posterior."""
 
@@ -150,6 +151,9 @@ def loo_compare(fits: Mapping[str, Fitted | Loo]) -> pandas.DataFrame:
 
     if not isinstance(fits, Mapping) or len(fits) < 2:
         raise InputError("loo_compare needs two or more fits by name: {'a': first, 'b': second}")
+    for name, fit in fits.items():
+        if not isinstance(fit, Loo | Fitted):
+            raise InputError(f"{name!r} must be a Posterior or its loo(); got {brief(fit)}")
     looked = {name: fit if isinstance(fit, Loo) else fit.loo() for name, fit in fits.items()}
     counts = {name: found.n_data for name, found in looked.items()}
     if len(set(counts.values())) > 1:

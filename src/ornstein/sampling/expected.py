@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -25,15 +24,13 @@ from ornstein.sampling.plan import Schedule, fitting
 from ornstein.sampling.request import SampleRequest
 from ornstein.sampling.session import Session
 from ornstein.sampling.warmup import ROUNDS, Round
-from ornstein.types import Array, PyTree
+from ornstein.types import Array, Meta, PyTree
 
 LONGEST = 10**12  # steps between draws: at a million a second, more than a week
 RETUNED = 100  # a window may be tuned again during warm-up, which changes it by far less than that
 
 
-def checked_plan(
-    plan: Mapping[str, Any], chains: Mapping[str, PyTree], options: Mapping[str, Any]
-) -> Schedule:
+def checked_plan(plan: Meta, chains: Mapping[str, PyTree], options: Meta) -> Schedule:
     """The plan in a checkpoint, refused where it is none, the file holds other chains, or the
     options of the run lead to another.
     """
@@ -56,7 +53,7 @@ def checked_plan(
     return made
 
 
-def _require_asked_for(plan: Schedule, options: Mapping[str, Any]) -> None:
+def _require_asked_for(plan: Schedule, options: Meta) -> None:
     """Refuse a plan that does not follow from the options."""
     most, draws = options["max_steps"], options["draws"]
     for name in ("thin", "warmup"):

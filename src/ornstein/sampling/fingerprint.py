@@ -8,7 +8,6 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import numpy as np
@@ -20,7 +19,7 @@ from ornstein.model.families.likelihood import Likelihood
 from ornstein.model.model import Model
 from ornstein.sampling.identity import PLAIN, identity
 from ornstein.sampling.request import SampleRequest
-from ornstein.types import Array
+from ornstein.types import Array, Meta
 
 # Counts up whenever the meaning of saved numbers changes: a run goes on only in its own version.
 STATE_VERSION = 2
@@ -95,7 +94,7 @@ def fingerprint(
     }
 
 
-def require_same(before: Mapping[str, Any], now: Mapping[str, Any], where: str, way: str) -> None:
+def require_same(before: Meta, now: Meta, where: str, way: str) -> None:
     """Refuse a run whose fingerprint is not the one that was saved `where`, naming what differs and
     the `way` out. Options that were not given now are those of the run.
     """
@@ -115,7 +114,7 @@ def require_version(before: object, where: str) -> None:
         )
 
 
-def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+def _difference(before: Meta, now: Meta) -> str | None:
     """What differs, in words; None where nothing does."""
     if before["names"] != now["names"]:
         old, new = before["names"], now["names"]

@@ -105,7 +105,7 @@ def readable(path: Path) -> Iterator[None]:
         ) from error
 
 
-def require_model(path: Path, before: Mapping[str, Any], model: Model) -> None:
+def require_model(path: Path, before: Meta, model: Model) -> None:
     """Refuse a model that is not the one of the checkpoint."""
     require_version(before, str(path))
     way = "Give its model and data again, or begin a new run in another folder"
@@ -170,7 +170,7 @@ def _restored(
     return session
 
 
-def _with_draws(before: Mapping[str, Any], plan: Schedule) -> dict[str, object]:
+def _with_draws(before: Meta, plan: Schedule) -> dict[str, object]:
     """The fingerprint of a run that has been asked for as many draws as the plan now has."""
     options = before["options"]
     most = max(options["max_steps"], plan.draws * plan.chains * plan.thin)

@@ -14,6 +14,7 @@ from ornstein.dynamics.dynamics import Dynamics, Sampler
 from ornstein.engine.run import Pause
 from ornstein.errors import InputError
 from ornstein.model.model import Model
+from ornstein.model.required import require_model
 from ornstein.posterior.posterior import Posterior
 from ornstein.posterior.provenance import provenance
 from ornstein.posterior.statistics import imported_meanwhile
@@ -41,10 +42,7 @@ def run_here(
     """Do what was asked for in this process; `derivatives` answer for the full data where the model
     itself should not; `known` is its curvature, where `measure` has been called already.
     """
-    if not isinstance(model, Model):
-        raise InputError(
-            f"model must be a Model, for instance orn.glm(X, y); got a {type(model).__name__}"
-        )
+    require_model(model)
     if derivatives is not None or known is not None or isinstance(request.sampler, Dynamics):
         return _run(model, request, derivatives, known)
 

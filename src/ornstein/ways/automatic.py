@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from ornstein.sampling.checkpoint import seconds as as_seconds
 from ornstein.sampling.progress import waiting
 from ornstein.sampling.request import SampleRequest
 from ornstein.streams import Purpose, derived_seed
-from ornstein.types import Array
+from ornstein.types import Array, Meta
 from ornstein.verdict.finding import LEVELS
 from ornstein.verdict.verdict import Judgement, judge
 from ornstein.ways import ways_of
@@ -73,7 +72,7 @@ def sample_automatically(model: Model, request: SampleRequest, limits: Limits) -
 def resumed(
     path: Path,
     every: str | float,
-    meta: Mapping[str, Any],
+    meta: Meta,
     arrays: Mapping[str, Array],
     model: Model,
     curvature: Curvature | None,

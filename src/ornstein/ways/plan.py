@@ -17,6 +17,7 @@ from ornstein.curvature.curvature import Curvature
 from ornstein.curvature.wide import from_rows
 from ornstein.errors import CurvatureError, InputError
 from ornstein.model.model import Model
+from ornstein.model.required import require_model
 from ornstein.sampling.request import SampleRequest
 from ornstein.ways import REGISTRY, ways_of
 from ornstein.ways.costs import default_budget, machine_factor
@@ -174,10 +175,7 @@ def plan(
     >>> plan(glm(X, X @ [1.0, -1.0], noise_scale=1.0)).chosen
     'laplace'
     """
-    if not isinstance(model, Model):
-        raise InputError(
-            f"model must be a Model, for instance orn.glm(X, y); got a {type(model).__name__}"
-        )
+    require_model(model)
     request = SampleRequest(
         None, draws=draws, chains=chains, curvature=curvature, seed=seed, **options
     )

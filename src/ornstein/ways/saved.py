@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from ornstein.sampling.fingerprint import OPTIONS, fingerprint
 from ornstein.sampling.identity import identity
 from ornstein.sampling.request import SampleRequest
 from ornstein.sampling.resume import newest, readable, require_model, resumed_here
-from ornstein.types import Array
+from ornstein.types import Array, Meta
 from ornstein.ways.situation import Situation
 from ornstein.ways.way import Way
 
@@ -80,7 +79,7 @@ class Folder:
             raise FileError(str(error)) from error
 
 
-def _require_way(path: Path, before: Mapping[str, Any], way: Way, request: SampleRequest) -> None:
+def _require_way(path: Path, before: Meta, way: Way, request: SampleRequest) -> None:
     """Refuse the state of another way, or of this one under other options."""
     asked = {name: getattr(request, name) for name in OF_A_WAY}
     for name, value in {**asked, "sampler": sampler_by_name(way.name)}.items():
@@ -107,7 +106,7 @@ def begun(
 def asked_for(
     path: Path,
     every: str | float,
-    meta: Mapping[str, Any],
+    meta: Meta,
     arrays: Mapping[str, Array],
     model: Model,
     curvature: Curvature | None,
