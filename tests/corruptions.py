@@ -443,7 +443,7 @@ CORRUPTIONS: dict[str, tuple[tuple[str, ...], st.SearchStrategy[Given]]] = {
     ),
     "spline of nothing": (
         ("regress", "command line"),
-        with_formula(["y ~ bs(a, df=1)", "y ~ bs(a, df=-3)", "y ~ poly(a, 0)"], "computed"),
+        with_formula(["y ~ bs(a, df=1)", "y ~ bs(a, df=-3)", "y ~ poly(a, 0)"], "computed|columns"),
     ),
     "missing rule": (
         ("regress",),
@@ -665,15 +665,13 @@ def through_glmm(given: Given) -> None:
     if len(given.target) != ROWS and len(matrix) != ROWS:  # all of it is shorter
         groups = groups[: len(matrix)]
     if given.run_options:
-        return _sampled(_mixed(family), given)
+        return _sampled(sound_mixed(), given)
     orn.glmm(matrix, given.target, groups, given.effects, family, **given.model_options)
 
 
 @functools.cache
-def _mixed(family: str) -> orn.Model:
-    """Of sound rows."""
-    given = sound("poisson")
-    return orn.glmm(given.matrix, given.target, GROUPS, family="poisson")
+def sound_mixed() -> orn.Model:
+    return orn.glmm(sound().matrix, sound().target, GROUPS)
 
 
 def through_regress(given: Given) -> None:
@@ -682,7 +680,8 @@ def through_regress(given: Given) -> None:
     table = pd.DataFrame(columns) if len(lengths) == 1 else columns
     options = {"family": given.family, "missing": "error", "progress": False}
     if given.run_options:
-        orn.fit(given.formula, table, orn.ConstantSGD("full"), **options, **given.run_options)
+        sampler = orn.ConstantSGD("full")
+        orn.fit(given.formula, table, sampler=sampler, **options, **given.run_options)
     else:
         orn.regress(given.formula, table, **{**options, **given.model_options})
 

@@ -63,6 +63,7 @@ def test_a_module_that_skips_fails_the_run_under_ci(tmp_path):
     [
         ('pytest.skip("needs root, to mount a small disk")', "true"),
         ('pytest.skip("needs the data of the paper: wine is absent")', "true"),
+        ('pytest.skip("needs torch")', "true"),
         ('pytest.skip("no browser")', ""),
     ],
 )

@@ -17,14 +17,13 @@ EXAMPLES = {
     "sklearn_pipeline": (("R² on new rows", "90 % intervals hold", "verdict:"), ("sklearn",)),
     "numpyro_regression": (("against NUTS", "verdict:"), ("numpyro",)),
     "flax_last_layer": (
-        (
-            "MAP network:",
-            "Bayesian last layer:",
-            "the same by NUTS:",
-            "average less mode:",
-            "verdict:",
-        ),
-        ("flax", "numpyro", "optax", "sklearn"),
+        ("held-out rows", "trained network:", "temperature scaling:", "last layer:", "verdict:"),
+        ("flax", "optax", "sklearn"),
+    ),
+    "sklearn_mlp": (("held-out rows", "last layer:", "most doubtful:", "verdict:"), ("sklearn",)),
+    "torch_last_layer": (
+        ("trained on 600", "temperature scaling:", "last layer:", "all in", "verdict:"),
+        ("torch", "sklearn"),
     ),
     "flax_small_network": (
         ("MAP network:", "constant SGD:", "SGFS:", "verdict:"),
@@ -64,7 +63,7 @@ def test_no_example_is_forgotten():
 def test_example(name):
     phrases, needed = EXAMPLES[name]
     for library in needed:
-        pytest.importorskip(library, reason=f"the example needs {library}")
+        pytest.importorskip(library, reason=f"needs {library}")
     said = output(name)
     assert all(phrase in said for phrase in phrases), said
     # Networks are held against the one at the mode, by log loss and calibration error.

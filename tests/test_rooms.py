@@ -36,9 +36,14 @@ def test_theory_may_import_no_room_but_the_errors():
     contracts = ConfigParser()
     contracts.read(ROOT / ".importlinter")
     theory = contracts["importlinter:contract:theory"]["forbidden_modules"].split()
-    rooms = {
-        path.stem for path in PACKAGE.iterdir() if path.is_dir() or path.suffix == ".py"
-    } - {"__init__", "__main__", "_version", "__pycache__", "theory", "errors"}
+    rooms = {path.stem for path in PACKAGE.iterdir() if path.is_dir() or path.suffix == ".py"} - {
+        "__init__",
+        "__main__",
+        "_version",
+        "__pycache__",
+        "theory",
+        "errors",
+    }
     assert set(theory) == {f"ornstein.{room}" for room in rooms}
 
 

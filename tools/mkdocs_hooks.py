@@ -4,8 +4,10 @@ MathML while the pages are built, and nothing is loaded from elsewhere.
 
 from __future__ import annotations
 
+import ast
 import re
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 from ornstein.samplers import PUBLIC
@@ -13,12 +15,30 @@ from ornstein.samplers import PUBLIC
 # The theme takes this from another server, so that search works in pages opened from a file.
 FOREIGN = re.compile(r'(<script src=")https://unpkg\.com/iframe-worker/shim(")')
 MARKER = "<!-- samplers -->"
+EXAMPLES_MARKER = "<!-- examples -->"
+EXAMPLES = Path(__file__).parents[1] / "examples"
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 
 
 def with_samplers(markdown: str) -> str:
     """The page with an entry for each class and function of the registry in place of the marker."""
     return markdown.replace(MARKER, "\n".join(f"::: ornstein.{name}" for name in PUBLIC))
+
+
+def with_examples(markdown: str) -> str:
+    """The page with every example, its words first, in place of the marker."""
+    return markdown.replace(
+        EXAMPLES_MARKER, "\n".join(map(_example, sorted(EXAMPLES.glob("*.py"))))
+    )
+
+
+def _example(path: Path) -> str:
+    source = path.read_text(encoding="utf-8")
+    words = ast.get_docstring(ast.parse(source)) or ""
+    title, _, rest = words.partition("\n")
+    code = source.split('"""', 2)[2].strip()
+    # four backticks, so that the page's own test of Python blocks leaves it to that of the examples
+    return f"## {title.rstrip('.:')}\n\n`{path.name}`. {rest.strip()}\n\n````py\n{code}\n````\n"
 
 
 def with_formulas(html: str) -> str:
@@ -39,6 +59,8 @@ def with_formulas(html: str) -> str:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """What MkDocs calls for each page."""
+    if page.file.src_uri == "gallery.md":
+        return with_examples(markdown)
     return with_samplers(markdown) if page.file.src_uri == "api.md" else markdown
 
 

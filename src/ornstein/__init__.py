@@ -21,6 +21,11 @@ _WHERE = {
     "GLM": "model.regression",
     "Model": "model.model",
     "from_numpyro": "interfaces.numpyro.model",
+    "last_layer": "interfaces.networks.last_layer",
+    "from_torch": "interfaces.networks.torch",
+    "from_flax": "interfaces.networks.flax",
+    "from_equinox": "interfaces.networks.equinox",
+    "from_sklearn": "interfaces.networks.sklearn",
     "open_table": "model.on_disk",
     "check_gradients": "curvature.check_gradients",
     # Curvature
@@ -41,6 +46,8 @@ _WHERE = {
     "cache_compilations": "compute.cache",
     # Results
     "Posterior": "posterior.posterior",
+    "LastLayerPosterior": "posterior.last_layer",
+    "Calibration": "posterior.last_layer",
     "loo_compare": "posterior.loo",
     "Loo": "posterior.loo",
     "Effects": "posterior.effects",
@@ -77,6 +84,7 @@ _WHERE = {
     "FileError": "errors",
     "HyperparameterWarning": "errors",
     "InputError": "errors",
+    "NetworkError": "errors",
     "OrnsteinError": "errors",
     "OrnsteinWarning": "errors",
     "PredictionWarning": "errors",

@@ -35,6 +35,7 @@ from ornstein.errors import DivergenceError as DivergenceError
 from ornstein.errors import FileError as FileError
 from ornstein.errors import HyperparameterWarning as HyperparameterWarning
 from ornstein.errors import InputError as InputError
+from ornstein.errors import NetworkError as NetworkError
 from ornstein.errors import OrnsteinError as OrnsteinError
 from ornstein.errors import OrnsteinWarning as OrnsteinWarning
 from ornstein.errors import PredictionWarning as PredictionWarning
@@ -45,6 +46,11 @@ from ornstein.errors import WayError as WayError
 from ornstein.errors import WindowWarning as WindowWarning
 from ornstein.hyper.em import em as em
 from ornstein.hyper.fit import EMFit as EMFit
+from ornstein.interfaces.networks.equinox import from_equinox as from_equinox
+from ornstein.interfaces.networks.flax import from_flax as from_flax
+from ornstein.interfaces.networks.last_layer import last_layer as last_layer
+from ornstein.interfaces.networks.sklearn import from_sklearn as from_sklearn
+from ornstein.interfaces.networks.torch import from_torch as from_torch
 from ornstein.interfaces.numpyro.model import from_numpyro as from_numpyro
 from ornstein.interfaces.sklearn.estimators import BayesianClassifier as BayesianClassifier
 from ornstein.interfaces.sklearn.estimators import (
@@ -59,6 +65,8 @@ from ornstein.model.on_disk import open_table as open_table
 from ornstein.model.regression import GLM as GLM
 from ornstein.posterior.comparison import compare as compare
 from ornstein.posterior.effects import Effects as Effects
+from ornstein.posterior.last_layer import Calibration as Calibration
+from ornstein.posterior.last_layer import LastLayerPosterior as LastLayerPosterior
 from ornstein.posterior.loo import Loo as Loo
 from ornstein.posterior.loo import loo_compare as loo_compare
 from ornstein.posterior.posterior import Posterior as Posterior

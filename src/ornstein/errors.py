@@ -52,6 +52,10 @@ class ClusterError(OrnsteinError):
     """A cluster was lost while a run was on it."""
 
 
+class NetworkError(OrnsteinError):
+    """A network as a whole: no way is chosen for it; the sentence says what to do instead."""
+
+
 class FileError(OrnsteinError):
     """A saved file cannot be read, or is not one of ours."""
 

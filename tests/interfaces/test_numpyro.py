@@ -4,6 +4,7 @@ are the posterior's.
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from itertools import product
 
@@ -15,12 +16,15 @@ import numpyro.distributions as dist
 import pytest
 import scipy.stats
 from numpyro import handlers
+from numpyro.contrib.funsor import config_enumerate
+from numpyro.contrib.funsor import enum as enumerated
 from numpyro.infer.util import potential_energy
 
 import ornstein as orn
 from ornstein.compute.precision import double
 from ornstein.interfaces.numpyro import model as interface
 from ornstein.posterior.statistics import effective_sample_size
+from ornstein.verdict.density import Density
 
 
 def linear(x, y):
@@ -237,35 +241,72 @@ def all_data_from_outside(unused):
         numpyro.sample("y", dist.Normal(slope, 1.0), obs=OUTSIDE)
 
 
-REFUSED = {
+WHOLE = {
     local_latent: "'effect' lies inside the data plate 'data', one value per example",
     local_latent_in_a_plate_of_its_own: "row",
-    discrete_latent: "'which' is discrete",
-    without_plate: "no plate runs over the leading axis",
+    centred_inside: "the sum over single rows",
+    prior_from_data: "the sum over single rows",
+    discrete_latent: "the sum over single rows",
+}
+
+
+@pytest.mark.parametrize(
+    ("model_fn", "reason"), WHOLE.items(), ids=lambda value: getattr(value, "__name__", "")
+)
+def test_what_is_no_sum_over_rows_is_run_on_all_data(model_fn, reason):
+    y = np.random.default_rng(1).normal(size=30)
+    model = orn.from_numpyro(model_fn, y)
+    assert re.search(reason, model.undivided)
+    with double():
+        theta = model.init + 0.1
+        params = model.layout.unflatten(theta)
+        enum = model_fn is discrete_latent
+        function = config_enumerate(model_fn) if enum else model_fn
+        function = enumerated(function, -2) if enum else function
+        exact = potential_energy(function, (jnp.asarray(y),), {}, params, enum=enum)
+        assert Density(model).values(theta[None])[0] == pytest.approx(float(exact), rel=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("model_fn", "taken"), [(without_plate, "y"), (data_from_outside, "outside 0")]
+)
+def test_rows_are_found_without_a_plate_and_outside(model_fn, taken):
+    model = orn.from_numpyro(model_fn, np.random.default_rng(1).normal(size=30))
+    assert (model.n_data, model.undivided) == (30, "")
+    assert taken in model.evaluation.rows.names
+
+
+REFUSED = {
     without_latent: "no latent site",
     unobserved: "no observed site",
-    centred_inside: "does not split into rows",
-    prior_from_data: "does not split into rows",
     with_param: "param statement",
-    data_from_outside: "row",
 }
 
 
 @pytest.mark.parametrize(
     ("model_fn", "reason"), REFUSED.items(), ids=lambda value: getattr(value, "__name__", "")
 )
-def test_what_cannot_be_minibatched_is_refused_with_the_reason(model_fn, reason):
+def test_what_no_way_can_take_is_refused_with_the_reason(model_fn, reason):
     with pytest.raises(orn.InputError, match=reason):
         orn.from_numpyro(model_fn, np.random.default_rng(1).normal(size=30))
 
 
-def test_data_must_be_arguments():
-    with pytest.raises(orn.InputError, match="no argument of the model has a leading axis of 30"):
-        orn.from_numpyro(all_data_from_outside, 1.0)
+def test_data_may_all_come_from_outside():
+    assert orn.from_numpyro(all_data_from_outside, 1.0).n_data == 30
     with pytest.raises(orn.InputError, match="cannot be called with these arguments"):
         orn.from_numpyro(linear, OUTSIDE)
     with pytest.raises(orn.InputError, match="the model fails on its data"):
         orn.from_numpyro(linear, OUTSIDE, OUTSIDE)
+
+
+def test_an_undivided_model_takes_no_minibatches():
+    model = orn.from_numpyro(centred_inside, np.random.default_rng(1).normal(size=30))
+    plan = orn.plan(model)
+    assert plan.chosen == "nuts"
+    assert [row.way for row in plan if row.possible] == ["nuts"]
+    assert "NUTS takes all data" in plan.sentence()
+    with pytest.raises(orn.InputError, match="NUTS takes all data at every step"):
+        orn.sample(model, orn.SGLD(), progress=False)
 
 
 def test_equal_calls_share_compiled_code():
@@ -317,7 +358,7 @@ class WithoutJacobian(interface.LogPrior):
     def __call__(self, params):
         return (
             super().__call__(params)
-            - self.evaluation.sites(params, self.evaluation.blank_rows(1), 1)[1]
+            - self.evaluation.sites(params, self.evaluation.rows.blank(1), 1)[1]
         )
 
 
@@ -331,9 +372,10 @@ class RowsCountedTwice(interface.LogLikelihood):
 )
 def test_a_wrong_split_does_not_pass_its_own_check(monkeypatch, part, wrong):
     """Negative control of the check at construction."""
+    arguments = generated(40)[linear]
+    assert orn.from_numpyro(linear, *arguments).undivided == ""
     monkeypatch.setattr(interface, part, wrong)
-    with pytest.raises(orn.InputError, match="does not split into rows"):
-        orn.from_numpyro(linear, *generated(40)[linear])
+    assert "the sum over single rows" in orn.from_numpyro(linear, *arguments).undivided
 
 
 @pytest.fixture(scope="module")

@@ -276,6 +276,40 @@ WIDE = (
     + _orthogonal("D > 200", d.heavy, [("t", dict(size=210, degrees=4.0, scale=1.0, rows=500))])
     + _parts("D > 200", [("shoulder", dict(size=210, share=0.25, width=5.0))])
 )
+# One more of each kind, at the end, so that the halves stay as they were.
+MORE = (
+    *_orthogonal("kink", d.kinked, [("lasso, D = 12", dict(size=12, left=1.0, right=1.0, seed=8))]),
+    *_orthogonal("edge", d.ending, [("1.5 sd, D = 12", dict(size=12, below=1.5, seed=9))]),
+    *_grouped(
+        "skew", [("logistic, few of 30", dict(family="bernoulli", counts=(1, 2, 4, 15), each=30))]
+    ),
+    *_parts("shoulder", [("40 %, 3 times, D = 3", dict(size=3, share=0.4, width=3.0, seed=9))]),
+    *_parts(
+        "second mode", [("25 % at 9 sd, D = 3", dict(size=3, share=0.25, distance=9.0, seed=9))], 2
+    ),
+    *_rare("rare column", _rare_rows("bernoulli", 500, [(20, 100, 1, {})])),
+    *_linear("collinear", [("linear, a twentieth, D = 10", dict(kind=0.05, rows=200, size=10))]),
+    *_each(
+        "separable",
+        r.separated,
+        r.draws_of_separated,
+        [("100 rows, weaker prior", dict(rows=100, precision=0.1, seed=5))],
+    ),
+    *_each(
+        "hierarchical",
+        d.hierarchy,
+        d.draws_of_hierarchy,
+        [("6 groups of 20", dict(groups=6, each=20, seed=9))],
+    ),
+    Problem(
+        "wrong gradient: 0.7 times, D = 5",
+        "wrong gradient",
+        partial(d.wrong_gradient, size=5, factor=0.7),
+        partial(d.standard_draws, 5),
+    ),
+    *_rare("N > 50,000", _rare_rows("bernoulli", 200_000, [(40, 20_000, 10, {})])),
+    *_linear("D > 200", [("linear, many rows", dict(kind="white", rows=4000, size=220, seed=3))]),
+)
 PROBLEMS = (
     *KINK,
     *EDGE,
@@ -289,5 +323,6 @@ PROBLEMS = (
     *WRONG,
     *MANY_ROWS,
     *WIDE,
+    *MORE,
 )
 TUNING, REPORTING = PROBLEMS[0::2], PROBLEMS[1::2]

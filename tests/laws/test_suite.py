@@ -26,8 +26,9 @@ DRAWS = 2000
 
 
 def test_there_are_enough_problems_of_each_kind():
-    assert len(PROBLEMS) >= 100 and len({p.name for p in PROBLEMS}) == len(PROBLEMS)
-    assert min(Counter(p.kind for p in PROBLEMS).values()) >= 8
+    assert len(PROBLEMS) >= 120 and len({p.name for p in PROBLEMS}) == len(PROBLEMS)
+    kinds = Counter(p.kind for p in PROBLEMS)
+    assert len(kinds) == 12 and min(kinds.values()) >= 8
     for half in (TUNING, REPORTING):
         assert min(Counter(p.kind for p in half).values()) >= 4
     assert not {p.name for p in TUNING} & {p.name for p in REPORTING}

@@ -1,10 +1,13 @@
 """How often is the verdict right? Fits of the suite by several samplers, each judged.
 
-    python tests/laws/verdict_rates.py --ways default exact --half reporting --out rates.jsonl
+    python tests/laws/verdict_rates.py --ways plan exact --half reporting --out rates.jsonl
 
 fits and judges, one line of JSON per fit, and prints the rates with their intervals; `--read
-rates.jsonl` prints those of a file again. Intervals are Clopper and Pearson's 95 %, over problems:
-a problem counts as wrong where any of its seeds is.
+rates.jsonl` prints those of a file again. A fit that is in the file already is not made again.
+Intervals are Clopper and Pearson's 95 %, over problems: a problem counts as wrong where any of its
+seeds is.
+
+With `--remedies` the command of the worst finding is followed, and that fit is judged as well.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from fit_error import Error, error_of_fit, wrong  # noqa: E402
 from suite import PROBLEMS, REPORTING, TUNING  # noqa: E402
 
 import ornstein as orn  # noqa: E402
+from ornstein.verdict.finding import LEVELS  # noqa: E402
 
 # What a fit takes at most, and what is called a small and a large error where the verdict must be
 # of use: in nats.
@@ -48,13 +52,17 @@ def _exact(problem, model, seed):
     return posterior_of(model, reference[chosen])
 
 
+SAMPLERS = {
+    "plan": None,
+    "full": orn.ConstantSGD("full"),
+    "scalar": orn.ConstantSGD("scalar"),
+    "SGLD": orn.SGLD(exact=True, control_variates=True, preconditioner="full"),
+    "SGFS": orn.SGFS("full"),
+    "SGHMC": orn.SGHMC(),
+    "IASG": orn.IASG(),
+}
 WAYS = {
-    "default": _sampled(),
-    "scalar": _sampled(orn.ConstantSGD("scalar")),
-    "SGLD": _sampled(orn.SGLD(exact=True, control_variates=True, preconditioner="full")),
-    "SGFS": _sampled(orn.SGFS("full")),
-    "SGHMC": _sampled(orn.SGHMC()),
-    "IASG": _sampled(orn.IASG()),
+    **{name: _sampled(sampler) for name, sampler in SAMPLERS.items()},
     "Laplace": lambda problem, model, seed: orn.laplace(model, seed=seed),
     "NUTS": lambda problem, model, seed: orn.nuts(model, draws=500, warmup=500, seed=seed),
     "exact": _exact,
@@ -78,6 +86,10 @@ class Judged:
     raised: tuple[str, ...] = ()
     seconds: float = np.nan
     check_seconds: float = np.nan
+    # the worst finding with a command, that command, and the verdict on the fit that it makes
+    finding: str = ""
+    command: str = ""
+    remedied: str = ""
 
     @property
     def error(self):
@@ -88,7 +100,7 @@ class Judged:
         return self.level == "exception" or wrong(self.level, self.error)
 
 
-def judge(problem, way, seed=0) -> Judged:
+def judge(problem, way, seed=0, remedies=False) -> Judged:
     """Fit, check and compare with the truth."""
     named = (problem.name, problem.kind, way, seed)
     model, began = problem.make(), time.process_time()
@@ -96,7 +108,7 @@ def judge(problem, way, seed=0) -> Judged:
         warnings.simplefilter("ignore")
         try:
             post = WAYS[way](problem, model, seed)
-        except orn.OrnsteinError as error:
+        except Exception as error:  # of the fit, which is not what is measured here
             return Judged(*named, "refused", raised=(f"{type(error).__name__}: {error}",))
         fitted = time.process_time()
         try:
@@ -105,6 +117,8 @@ def judge(problem, way, seed=0) -> Judged:
             return Judged(*named, "exception", raised=(f"{type(error).__name__}: {error}",))
         checked = time.process_time()
         error = error_of_fit(post, problem.truth())
+        finding, command = _worst_command(verdict)
+        remedied = _remedied(problem, model, way, seed, command) if remedies and command else ""
     raised = tuple(
         f"{found.name} [{found.level}]: {found.sentence}; {found.detail}"
         for found in verdict
@@ -119,7 +133,41 @@ def judge(problem, way, seed=0) -> Judged:
         raised,
         round(fitted - began, 2),
         round(checked - fitted, 2),
+        finding,
+        command,
+        remedied,
     )
+
+
+def _worst_command(verdict):
+    """Of the findings that have a command, the worst; the name and the command."""
+    found = [one for one in verdict if one.level in LEVELS[1:] and one.command]
+    worst = max(found, key=lambda one: LEVELS.index(one.level), default=None)
+    return ("", "") if worst is None else (worst.name, worst.command)
+
+
+def _remedied(problem, model, way, seed, command):
+    """The level of a fit by these options of `ornstein fit`, otherwise made as before."""
+    words = command.split()
+    options = dict(zip(words[::2], words[1::2], strict=True))
+    given = {
+        name.lstrip("-").replace("-", "_"): int(value)
+        for name, value in options.items()
+        if name != "--sampler"
+    }
+    sampler = options.get("--sampler")
+    try:
+        if sampler is None and way in ("Laplace", "NUTS", "exact"):
+            if way != "NUTS":
+                return ""
+            post = orn.nuts(model, draws=given["draws"], warmup=500, seed=seed)
+        else:
+            asked = {"max_steps": MOST_STEPS, **given}
+            chosen = SAMPLERS.get(way) if sampler is None else sampler
+            post = orn.sample(model, chosen, seed=seed, progress=False, **asked)
+        return post.check(seed=seed).level
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
 
 
 def interval(count, total):
@@ -158,6 +206,18 @@ def rates(judged):
         yield f"{way}: {len(fits)} fits, {refused} refused"
         for name, (chosen, counts) in counted.items():
             yield f"  {name:<28} {rate(chosen, counts)}"
+        sound = [fit for fit in fits if not fit.error.large]
+        cautious = rate(sound, lambda fit: fit.level == "caution")
+        yield f"  {'sound, a caution':<28} {cautious}"
+
+
+def remedies(judged):
+    """Lines of the table: by finding and command, how often the remedy ended trusted."""
+    tried = [fit for fit in judged if fit.remedied]
+    for key in dict.fromkeys((fit.finding, fit.command.split()[0]) for fit in tried):
+        own = [fit for fit in tried if (fit.finding, fit.command.split()[0]) == key]
+        trusted = sum(fit.remedied == "trusted" for fit in own)
+        yield f"{key[0]}, {key[1]}: {trusted} of {len(own)} remedies ended trusted"
 
 
 def read(paths):
@@ -167,22 +227,33 @@ def read(paths):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--ways", nargs="+", default=["default", "exact"], choices=WAYS)
+    parser.add_argument("--ways", nargs="+", default=["plan", "exact"], choices=WAYS)
     parser.add_argument("--half", default="reporting", choices=HALVES)
     parser.add_argument("--kinds", nargs="+")
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--remedies", action="store_true")
     parser.add_argument("--out", default="rates.jsonl")
     parser.add_argument("--read", nargs="+")
     given = parser.parse_args()
     if not given.read:
-        with Path(given.out).open("a") as file:
-            for problem in HALVES[given.half]:
-                if given.kinds and problem.kind not in given.kinds:
-                    continue
-                for way, seed in product(given.ways, range(given.seeds)):
-                    file.write(json.dumps(asdict(judge(problem, way, seed))) + "\n")
+        measure(given)
+    judged = read(given.read or [given.out])
+    print("\n".join([*rates(judged), *remedies(judged)]))
+
+
+def measure(given):
+    """Make the fits that are not in the file yet."""
+    out = Path(given.out)
+    made = {(fit.problem, fit.way, fit.seed) for fit in read([out])} if out.exists() else set()
+    with out.open("a") as file:
+        for problem in HALVES[given.half]:
+            if given.kinds and problem.kind not in given.kinds:
+                continue
+            for way, seed in product(given.ways, range(given.seeds)):
+                if (problem.name, way, seed) not in made:
+                    found = judge(problem, way, seed, given.remedies)
+                    file.write(json.dumps(asdict(found)) + "\n")
                     file.flush()
-    print("\n".join(rates(read(given.read or [given.out]))))
 
 
 if __name__ == "__main__":

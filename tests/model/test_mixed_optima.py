@@ -77,8 +77,9 @@ def test_schizophrenia_with_two_effects():
 
     def log_likelihood(theta):
         params = model.layout.unflatten(theta)
-        a, b, c = params["factor"]
-        factor = np.array([[np.exp(a), 0.0], [b, np.exp(c)]])
+        a, w, c = params["factor"]
+        row = np.exp(c) * np.array([w, 1.0]) / np.hypot(w, 1.0)
+        factor = np.array([[np.exp(a), 0.0], row])
         total, r = 0.0, y - fixed @ params["coef"]
         for rows in groups:
             root = Z[rows] @ factor

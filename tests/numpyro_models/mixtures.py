@@ -81,8 +81,9 @@ def hidden_markov() -> Call:
         notes.append(int(rng.random() < (0.2, 0.9)[state]))
 
     def model(notes):
-        stay = numpyro.sample("probs_x", dist.Beta(jnp.array([2.0, 8.0]), jnp.array([8.0, 2.0])))
-        tone = numpyro.sample("probs_y", dist.Beta(jnp.array([2.0, 8.0]), jnp.array([8.0, 2.0])))
+        law = dist.Beta(jnp.array([2.0, 8.0]), jnp.array([8.0, 2.0])).to_event(1)
+        stay = numpyro.sample("probs_x", law)
+        tone = numpyro.sample("probs_y", law)
 
         def transition(x_before, y):
             x = numpyro.sample("x", dist.Bernoulli(stay[x_before]), infer={"enumerate": "parallel"})

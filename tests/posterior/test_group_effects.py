@@ -12,7 +12,7 @@ import ornstein as orn
 from ornstein.curvature.curvature import Curvature
 from ornstein.errors import InputError
 from ornstein.model.mixed.checked import glmm
-from ornstein.posterior.group_effects import drawn_effects
+from ornstein.posterior.drawn_effects import drawn_effects
 from ornstein.posterior.posterior import Posterior
 
 

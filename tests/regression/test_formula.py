@@ -150,7 +150,7 @@ def test_group_terms_are_parsed_into_data_and_taken_out():
             group_terms(wrong)
 
 
-def test_a_group_term_is_refused_until_there_are_mixed_models():
+def test_a_group_term_is_refused_where_effects_cannot_be_integrated_out():
     with pytest.raises(orn.InputError, match="group term for 'g'"):
         regression(Request("y ~ x + (1 | g)"), TABLE)
 

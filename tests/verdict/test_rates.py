@@ -38,7 +38,7 @@ def test_one_problem_is_judged():
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("way", ["default", "exact", "Laplace", "SGLD", "NUTS"])
+@pytest.mark.parametrize("way", ["plan", "full", "exact", "Laplace", "SGLD", "NUTS"])
 def test_no_verdict_is_wrong(way):
     judged = [judge(problem, way) for problem in REPORTING]
     wrong = [fit for fit in judged if fit.wrong]

@@ -14,6 +14,7 @@ from ornstein.curvature.derivatives import Derivatives, derivatives_of
 from ornstein.curvature.measure import measure
 from ornstein.errors import InputError
 from ornstein.model.model import Model
+from ornstein.model.network import warn_of_network
 from ornstein.posterior.posterior import Posterior
 from ornstein.posterior.working import in_working_coordinates
 from ornstein.theory import Gaussian
@@ -49,6 +50,7 @@ def laplace(
     count = (50 if wide else 1000) if draws is None else draws
     checked_numbers(draws=count, chains=chains)
     checked_numbers(0, seed=seed)
+    warn_of_network(model)
     if wide:
         return _by_rows(model, count, chains, seed)
 

@@ -31,7 +31,7 @@ from ornstein.errors import ClusterError, CurvatureError, InputError, OrnsteinEr
 from ornstein.model.model import Model
 from ornstein.posterior.posterior import Posterior
 from ornstein.posterior.provenance import provenance
-from ornstein.rows.scheme import LEVERAGE, checked_scheme
+from ornstein.rows.scheme import LEVERAGE, STRATIFIED, checked_scheme
 from ornstein.sampling.fingerprint import fingerprint
 from ornstein.sampling.request import SampleRequest
 from ornstein.sampling.run import default_sampler, run_here
@@ -144,9 +144,9 @@ def _over_shards(
 ) -> Posterior:
     if request.curvature is not None:
         raise InputError("curvature cannot be given for data on a cluster: it is measured there")
-    if checked_scheme(request.scheme) == LEVERAGE:
+    if checked_scheme(request.scheme) in (LEVERAGE, STRATIFIED):
         raise InputError(
-            f"scheme={LEVERAGE!r} is not supported for data on a cluster: use 'replacement'"
+            f"scheme={request.scheme!r} is not supported for data on a cluster: use 'replacement'"
         )
     shards = Shards.on(model, client, ROWS_PER_PARAMETER * model.dim)
     store = None

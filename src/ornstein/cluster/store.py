@@ -12,7 +12,7 @@ import numpy as np
 from ornstein.errors import FileError
 from ornstein.sampling.checkpoint import PART, files_in, read_sealed, write_sealed
 from ornstein.sampling.fingerprint import require_same, require_version
-from ornstein.types import Array
+from ornstein.types import Array, Meta
 
 FORMAT = "ornstein-cluster-1"
 ARRAYS = ("draws", "mean", "covariance", "hessian")
@@ -80,7 +80,7 @@ class Store:
             ) from error
         return part
 
-    def _contents(self, path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
+    def _contents(self, path: Path) -> tuple[Meta, dict[str, Array]]:
         meta, arrays = read_sealed(path, FORMAT)
         before = meta.get("fingerprint", {})
         require_version(before, str(path))

@@ -27,6 +27,8 @@ def information(posterior: Posterior) -> Finding:
         return skipped(NAME, "it needs the whole A and C of a measured Curvature")
     if curvature.probabilities is not None:
         return skipped(NAME, "C is that of minibatches drawn by leverage")
+    if curvature.n_data <= curvature.dim:
+        return skipped(NAME, "there are no more examples than parameters")
     covariance = curvature.n_data * curvature.posterior_covariance  # A⁻¹
     robust = np.diagonal(covariance @ curvature.noise @ covariance)
     ratios = np.sqrt(robust / np.diagonal(covariance))

@@ -1,4 +1,6 @@
-"""Catch the mistake that ruins every step size: a likelihood on the wrong scale."""
+"""Catch the mistakes that ruin every step: a likelihood on the wrong scale, and a gradient that is
+not the slope of the log density.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,15 @@ from ornstein.compute.precision import double
 from ornstein.curvature.autodiff import example_gradients
 from ornstein.curvature.measure import measure
 from ornstein.errors import InputError
+from ornstein.model.loss import Problem
 from ornstein.model.model import Model
+from ornstein.types import Array, PyTree
+
+PARAMETERS = 100  # along which slopes are compared, at most
+BESIDE = 0.01  # how far from init, so that a kink there does not count
+STEP = 1e-4  # of the differences
+TOLERANCE = 0.01  # of a slope: share of it, or of the largest
+BENT = 1e-3  # by which differences over a step and half of it differ at a kink, which do not count
 
 
 def check_gradients(model: Model, rows: int = 512) -> float:
@@ -49,6 +59,7 @@ def check_gradients(model: Model, rows: int = 512) -> float:
         raise InputError(
             f"log_likelihood or its gradient is not finite for some of {size} rows at init"
         )
+    _require_slopes(model, problem, batch)
     _require_varying(values, slopes, batch)
     curvature = measure(model)
     prior = curvature.prior_hessian
@@ -60,6 +71,56 @@ def check_gradients(model: Model, rows: int = 512) -> float:
     ratio = float(np.mean(diagonals[0][informed] / diagonals[1][informed]))
     _require_scale(ratio, model.n_data)
     return ratio
+
+
+def _require_slopes(model: Model, problem: Problem, batch: PyTree) -> None:
+    """Refuse a gradient that is not the slope, naming the parameter where it is farthest off."""
+    generator = np.random.default_rng(0)
+    size = np.maximum(1.0, np.abs(model.init))
+    beside = BESIDE * size * generator.standard_normal(model.dim)
+    chosen = np.unique(np.linspace(0, model.dim - 1, PARAMETERS).astype(int))
+    steps = STEP * size[chosen, None] * np.eye(model.dim)[chosen]
+
+    def likelihood(moved: Array) -> Array:
+        with double():
+            mean = jax.vmap(lambda d: model.loss.log_likelihoods(problem, d, batch).mean())
+            return np.asarray(mean(moved))
+
+    def prior(moved: Array) -> Array:
+        return -model.n_data * model.scaled_priors(model.init + moved)[0]
+
+    with double():
+        slopes = example_gradients(model.loss, problem, beside, batch)
+    said_of = {
+        "log_likelihood": (likelihood, np.asarray(slopes).mean(axis=0)),
+        "log_prior": (prior, model.n_data * model.scaled_prior(model.init + beside)[1]),
+    }
+    for name, (values, gradient) in said_of.items():
+        found, halved = (
+            (values(beside + part * steps) - values(beside - part * steps))
+            / (2.0 * part * STEP * size[chosen])
+            for part in (1.0, 0.5)
+        )
+        _require_same_slopes(model, name, chosen, -gradient[chosen], found, halved)
+
+
+def _require_same_slopes(
+    model: Model, name: str, chosen: Array, said: Array, found: Array, halved: Array
+) -> None:
+    usable = np.isfinite(said) & np.isfinite(found)
+    with np.errstate(invalid="ignore"):
+        usable &= np.abs(found - halved) <= BENT * (1.0 + np.abs(found))
+    if not usable.any():
+        return
+    said, found, chosen = said[usable], found[usable], chosen[usable]
+    error = np.abs(said - found) / np.maximum(np.abs(found), np.abs(found).max() + 1e-12)
+    worst = int(np.argmax(error))
+    if error[worst] > TOLERANCE:
+        raise InputError(
+            f"the gradient of {name} with respect to {model.names[chosen[worst]]} is"
+            f" {said[worst]:.4g}, but {name} changes by {found[worst]:.4g} per unit there: look at"
+            " derivatives that were written by hand (custom_jvp, custom_vjp, stop_gradient)"
+        )
 
 
 def _require_varying(values: np.ndarray, slopes: np.ndarray, batch: object) -> None:

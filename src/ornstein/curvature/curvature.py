@@ -33,7 +33,8 @@ class Curvature:
             where C is singular.
         approximate: in words, what in it is an approximation.
         probabilities: of drawing each row, (N,), where `noise` and `noise_response` are those of
-            minibatches drawn by leverage; None where all rows are drawn alike.
+            minibatches drawn by leverage, or stratified; None where all rows are drawn alike.
+        strata: how many groups of each size, of those shared out, where minibatches are stratified.
         hessian_product: v ↦ Av, where the whole A is too large to hold but its largest eigenvalue
             decides stability.
         working: the same in other coordinates, in which a run takes its steps, where rounding would
@@ -54,6 +55,7 @@ class Curvature:
     approximate: str = ""
     hessian_product: Callable[[Array], Array] | None = None
     probabilities: Array | None = None
+    strata: Array | None = None
     working: Curvature | None = field(default=None, repr=False)
     coordinates: Coordinates | None = field(default=None, repr=False)
 

@@ -74,8 +74,12 @@ class GroupDerivatives(Autodiff):
     def hessian_product(self, theta: Array, vector: Array) -> Array:
         return self.hessian(theta) @ vector
 
+    def hessians(self, theta: Array) -> Array | None:
+        """Those of all groups, (N, D, D), where they can be held."""
+        return self._second_order(theta)[4]
+
     def squared_hessian(self, theta: Array) -> Callable[[Array], Array] | None:
-        hessians = self._second_order(theta)[4]
+        hessians = self.hessians(theta)
         if hessians is None:
             return None
 

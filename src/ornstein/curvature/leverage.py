@@ -17,6 +17,7 @@ import numpy as np
 
 from ornstein.curvature.curvature import Curvature
 from ornstein.curvature.derivatives import Derivatives, derivatives_of
+from ornstein.curvature.strata import stratified_moments
 from ornstein.model.model import Model
 from ornstein.rows.unequal import LEAST_SHARE
 from ornstein.streams import Purpose, stream
@@ -55,7 +56,8 @@ def by_leverage(
     """The curvature with C_p and K_p in the place of C and K."""
     chosen = leverage(model, curvature) if probabilities is None else probabilities
     mode = curvature.mode
-    mean, second = drawn_moments(model, chosen, mode, curvature.diagonal)
+    drawn = replace(curvature, probabilities=chosen, noise_response=None)
+    mean, second = drawn_moments(model, drawn, mode, curvature.diagonal)
     outer = mean**2 if curvature.diagonal else np.outer(mean, mean)
     answers = curvature.noise_response is not None
     squared = _squares(model, chosen).squared_hessian(mode) if answers else None
@@ -75,11 +77,16 @@ def by_leverage(
 
 
 def drawn_moments(
-    model: Model, probabilities: Array | None, place: Array, diagonal: bool = False
+    model: Model, curvature: Curvature | None, place: Array, diagonal: bool = False
 ) -> tuple[Array, Array]:
-    """Mean and second moment of the gradient of one row as minibatches hold it, drawn with these
-    probabilities, or all alike; of the second moment the diagonal alone where that is asked for.
+    """Mean and second moment of the gradient of one row as minibatches hold it, drawn in the way
+    that the curvature is of, or all alike; of the second moment the diagonal alone where that is
+    asked for.
     """
+    if curvature is not None and curvature.strata is not None:
+        mean, second = stratified_moments(model, curvature.strata, place)
+        return mean, np.diagonal(second) if diagonal else second
+    probabilities = None if curvature is None else curvature.probabilities
     name = "diagonal_moments" if diagonal else "gradient_moments"
     mean, second = getattr(derivatives_of(model), name)(place)
     if probabilities is not None:

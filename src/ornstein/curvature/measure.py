@@ -12,10 +12,11 @@ from ornstein.curvature.curvature import Curvature
 from ornstein.curvature.derivatives import Derivatives, derivatives_of
 from ornstein.curvature.leverage import by_leverage
 from ornstein.curvature.mode import find_mode
+from ornstein.curvature.strata import by_strata
 from ornstein.errors import InputError
 from ornstein.model.coordinates import Worked
 from ornstein.model.model import Model
-from ornstein.rows.scheme import LEVERAGE, checked_scheme
+from ornstein.rows.scheme import LEVERAGE, STRATIFIED, checked_scheme
 from ornstein.types import Array
 
 
@@ -41,7 +42,8 @@ def measure(
         mode: a flat vector to take as the mode instead of searching for it.
         derivatives: what answers for the full data; None asks the model itself.
         scheme: how minibatches will be drawn. With "leverage", rows that say more about the
-            parameters are drawn more often, and C and K[·] are those of such minibatches.
+            parameters are drawn more often, and C and K[·] are those of such minibatches. With
+            "stratified", for mixed models, minibatches have fixed numbers of groups of each size.
         seed: of the places where the search begins again, where `init` leads to no mode.
 
     A ModeError tells by its `kind` why there is no mode: "no-maximum", "kink" or "not finite".
@@ -82,6 +84,8 @@ def measure(
         curvature = _full(model, derivatives, found, curved)
     else:
         curvature = diagonal_curvature(model, found, derivatives=derivatives)
+    if drawn == STRATIFIED:
+        return by_strata(model, curvature)
     return by_leverage(model, curvature) if drawn == LEVERAGE else curvature
 
 

@@ -22,6 +22,7 @@ from ornstein.curvature.mode import find_mode
 from ornstein.errors import ApproximationWarning, CurvatureError
 from ornstein.model.mixed.model import MixedModel
 from ornstein.model.mixed.quadrature import QuadratureMarginal
+from ornstein.model.mixed.several import SeveralMarginal
 from ornstein.types import Array, PyTree, Traced
 
 TOLERATED = 0.01  # nats, summed over groups
@@ -38,16 +39,14 @@ def settled(model: MixedModel, points: int | None) -> MixedModel:
     """
     mode, covariance = _mode(model)
     model = model.replace(init=mode)
+    if isinstance(model.marginal, SeveralMarginal) and model.family != "gaussian":
+        names = " and ".join(model.factors)
+        _warn(f"the effects of {names} are")
     if not isinstance(model.marginal, QuadratureMarginal):
         return model
     effects = len(model.covariance.effects)
     if effects not in EXACT:
-        warnings.warn(
-            f"the {effects} effects of a group are integrated out by Laplace's approximation,"
-            " whose error is not measured: it is small where groups have many rows",
-            ApproximationWarning,
-            stacklevel=3,
-        )
+        _warn(f"the {effects} effects of a group are")
         return model
     sd, used = np.sqrt(np.diagonal(covariance)), model.marginal.points
     error = _error(model, mode, sd)
@@ -67,6 +66,15 @@ def settled(model: MixedModel, points: int | None) -> MixedModel:
             stacklevel=3,
         )
     return model.replace(quadrature_error=error)
+
+
+def _warn(effects: str) -> None:
+    warnings.warn(
+        f"{effects} integrated out by Laplace's approximation, whose error is not measured: it is"
+        " small where groups have many rows",
+        ApproximationWarning,
+        stacklevel=4,
+    )
 
 
 def _remedy(points: int | None, effects: int) -> str:
@@ -102,9 +110,9 @@ def _require_components(model: MixedModel) -> None:
     found = scipy.optimize.minimize(
         loss, model.first, jac=True, method="L-BFGS-B", options={"maxiter": 100}
     )
-    for place in model.component_places():
+    for place, far in model.edges(found.x):
         without = found.x.copy()
-        without[place] = model.first[place] - 9.0
+        without[place] = far
         if loss(without)[0] <= found.fun + 1e-4 / model.n_data:
             model.require_components(without)
 

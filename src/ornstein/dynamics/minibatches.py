@@ -7,7 +7,13 @@ from typing import Self
 
 from ornstein.curvature.curvature import Curvature
 from ornstein.errors import InputError
-from ornstein.rows.scheme import LEVERAGE, checked_batch_size, checked_scheme, effective_batch
+from ornstein.rows.scheme import (
+    LEVERAGE,
+    STRATIFIED,
+    checked_batch_size,
+    checked_scheme,
+    effective_batch,
+)
 
 
 @dataclass(frozen=True)
@@ -17,7 +23,7 @@ class Minibatches:
 
     Attributes:
         size: S, in rows.
-        scheme: "replacement", "without-replacement", "slices" or "leverage".
+        scheme: "replacement", "without-replacement", "slices", "leverage" or "stratified".
         effective: S/f, which stands for S in every formula; f is the finite-population factor of
             the scheme.
 
@@ -42,8 +48,12 @@ class Minibatches:
 
 def require_noise_of(curvature: Curvature, scheme: str) -> None:
     """Refuse a curvature whose noise is that of minibatches drawn in another way."""
-    if (curvature.probabilities is not None) != (scheme == LEVERAGE):
-        known = "rows drawn by leverage" if scheme != LEVERAGE else "rows drawn alike"
+    known, drawn = "rows drawn alike", None
+    if curvature.strata is not None:
+        known, drawn = "fixed numbers of groups of each size", STRATIFIED
+    elif curvature.probabilities is not None:
+        known, drawn = "rows drawn by leverage", LEVERAGE
+    if drawn != (scheme if scheme in (LEVERAGE, STRATIFIED) else None):
         raise InputError(
             f"the curvature holds the noise of {known}, the scheme is {scheme!r}: use"
             f" orn.measure(model, scheme={scheme!r})"

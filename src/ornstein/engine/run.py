@@ -33,6 +33,7 @@ from ornstein.rows.held import HeldRows
 from ornstein.rows.memory import DoubleBuffer
 from ornstein.rows.shuffled import ShuffledRows
 from ornstein.rows.sources import IndexSource, SeedSource, SliceSource
+from ornstein.rows.strata import Strata
 from ornstein.rows.supply import Drawn, Given
 from ornstein.rows.unequal import UnequalRows
 from ornstein.streams import Purpose, stream
@@ -64,7 +65,7 @@ class Run:
         dtype: str = "float32",
         feed: Feed | None = None,
         first_chain: int = 0,
-        unequal: UnequalRows | None = None,
+        unequal: UnequalRows | Strata | None = None,
         frame: Frame | None = None,
     ) -> None:
         dimension = starts.shape[1]
@@ -248,7 +249,7 @@ def _source(
     generator: np.random.Generator,
     shuffled: ShuffledRows | None,
     draws_inside: bool,
-    unequal: UnequalRows | None,
+    unequal: UnequalRows | Strata | None,
 ) -> IndexSource | SeedSource | SliceSource:
     if shuffled is not None:
         return SliceSource(shuffled, generator)

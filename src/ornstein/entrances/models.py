@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numpy.typing import ArrayLike
 
@@ -14,11 +14,8 @@ from ornstein.model.mixed.model import MixedModel
 from ornstein.model.mixed.priors import MixedPriors
 from ornstein.model.priors import Prior
 from ornstein.model.regression import GLM
+from ornstein.regression.mixed import from_formula, spec_of
 from ornstein.regression.regress import Regression, Request
-from ornstein.regression.regress import regression as regression_of
-
-if TYPE_CHECKING:
-    pass
 
 
 def glm(
@@ -130,7 +127,7 @@ def glmm(
     >>> y = rng.normal(size=30)[groups] + rng.normal(size=150)
     >>> model = glmm(rng.normal(size=(150, 1)), y, groups)
     >>> model.n_data, model.names
-    (30, ('x0', 'intercept', 'log L[intercept]', 'log_scale'))
+    (30, ('x0', 'intercept', 'log sd[intercept]', 'log_scale'))
     """
     from ornstein.curvature.nodes import settled
     from ornstein.model.mixed import checked
@@ -145,27 +142,29 @@ def regress(
     data: Any,
     family: Any = "auto",
     link: str | None = None,
-    priors: Mapping[str, Any] | None = None,
+    priors: Mapping[str, Any] | MixedPriors | str | None = None,
     missing: str = "drop",
     weights: Any = None,
     zero: str | None = None,
     scale: str | None = None,
     *,
     progress: bool = True,
-) -> Regression:
+) -> Regression | MixedModel:
     """A regression from a table as a Model that knows the names of its columns.
 
     Args:
         formula: "y ~ a + bs(b, df=5) * c + offset(log(e))", or "y ~ ." for all columns. It may call
             C, bs, cr, cc, poly, log, log1p, exp, sqrt, center, scale, I and offset, and nothing
-            else. Columns of text become indicators, with the first label as the reference.
+            else. Columns of text become indicators, with the first label as the reference. Terms
+            such as (1 + x | g) make it a mixed model, as in `glmm`: (x || g) for effects without
+            correlation, (1 | a/b) for groups within groups, (1 | a) + (1 | b) for crossed ones.
         data: a table of pandas, polars or Arrow, a dict of columns, or the path of a CSV, Parquet
             or Arrow file.
         family: as in `glm`; "auto" is bernoulli for two values, categorical for labels, gaussian
             for other numbers.
         link: as in `glm`.
         priors: by the name of a column, of a term or of a coefficient; None is weakly informative,
-            on the scale of the data.
+            on the scale of the data. For a mixed model also `MixedPriors` or "flat".
         missing: "drop" leaves out rows with a missing value and prints how many, "error" refuses
             them, "indicator" fills them in and adds a column that says where.
         weights: multiply the rows' log likelihoods: the name of a column, or one number per row.
@@ -182,11 +181,24 @@ def regress(
     parts = tuple(
         (word, text) for word, text in (("zero", zero), ("scale", scale)) if text is not None
     )
-    request = Request(formula, family, link, priors, missing, weights, parts=parts)
-    model = regression_of(request, data)
+    model = from_table(Request(formula, family, link, priors, missing, weights, parts=parts), data)
     if progress:
-        print("\n".join(model.spec.understood(model.n_data)), file=sys.stderr)
+        print("\n".join(understood(model)), file=sys.stderr)
     return model
+
+
+def from_table(request: Request, data: Any) -> Regression | MixedModel:
+    """The model of a formula and a table, ready to be sampled."""
+    from ornstein.curvature.nodes import settled
+
+    model = from_formula(request, data)
+    return settled(model, None) if isinstance(model, MixedModel) else model
+
+
+def understood(model: Regression | MixedModel) -> tuple[str, ...]:
+    """What was made of the table, in sentences."""
+    rows = len(model.table.y) if isinstance(model, MixedModel) else model.n_data
+    return spec_of(model).understood(rows)
 
 
 def is_dask(value: object) -> bool:

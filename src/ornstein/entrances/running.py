@@ -12,7 +12,9 @@ from ornstein.dynamics.dynamics import Dynamics, Sampler
 from ornstein.errors import InputError
 from ornstein.hyper import resume as climbs
 from ornstein.hyper.saved import KIND
+from ornstein.model.mixed.priors import MixedPriors
 from ornstein.model.model import Model
+from ornstein.model.network import require_no_network, warn_of_network, whole_network
 from ornstein.posterior.posterior import Posterior
 from ornstein.samplers import sampler_by_name
 from ornstein.sampling.request import SampleRequest
@@ -36,7 +38,7 @@ def fit(
     data: Any,
     family: Any = "auto",
     link: str | None = None,
-    priors: Mapping[str, Any] | None = None,
+    priors: Mapping[str, Any] | MixedPriors | str | None = None,
     missing: str = "drop",
     weights: Any = None,
     zero: str | None = None,
@@ -48,6 +50,9 @@ def fit(
 ) -> Posterior:
     """The posterior of a regression from a table: `regress` with its arguments, then `sample` with
     its `options`, by name.
+
+    A formula with group terms, such as "y ~ x + (1 + x | g)", makes it a mixed model: see
+    `regress`.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -93,7 +98,8 @@ def sample(
     Without a sampler the library chooses the cheapest way that should end trusted (see `orn.plan`),
     runs it, judges it, and goes on with what the verdict calls for: at most four ways, listed in
     `post.history`. With a sampler it runs that one, with every number that is not given chosen by
-    theory, and does not judge.
+    theory, and does not judge. A network as a whole (its hidden units can be exchanged, and it has
+    more parameters than a tenth of the rows) is refused without a sampler.
 
     Args:
         model: what is inferred.
@@ -171,6 +177,13 @@ def sample(
         first_chain,
         extrapolate,
     )
+    if isinstance(model, Model) and client is None:
+        if sampler is not None:
+            warn_of_network(model)
+        elif not model.network_way:
+            require_no_network(model)
+        elif whole_network(model):
+            sampler = model.network_way
     if isinstance(sampler, str):
         require_way(sampler)
         if (way := way_by_name(sampler)) is not None and not way.stochastic:
@@ -180,6 +193,8 @@ def sample(
             )
             return taken(way, model, request)
         request = replace(request, sampler=sampler_by_name(sampler))
+    if request.sampler is not None and isinstance(model, Model) and model.undivided:
+        raise InputError(f"{model.undivided}: leave the sampler out, or give 'nuts'")
     if client is None and request.sampler is None and chooses(model, request):
         return sample_automatically(model, request, Limits(budget, deadline, remedy))
     _require_none("the library does not choose the way of this run", limits)

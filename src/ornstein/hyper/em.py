@@ -35,7 +35,7 @@ from ornstein.hyper.saved import saving
 from ornstein.hyper.tuning import DiagonalTuning, FullTuning, PaperTuning, Tuning, automatic_sampler
 from ornstein.model.model import Model
 from ornstein.posterior.posterior import Posterior
-from ornstein.rows.scheme import LEVERAGE, checked_batch_size, checked_scheme
+from ornstein.rows.scheme import LEVERAGE, STRATIFIED, checked_batch_size, checked_scheme
 from ornstein.sampling.progress import terminal
 from ornstein.sampling.request import SampleRequest
 from ornstein.sampling.run import run_here
@@ -225,8 +225,8 @@ def finished(
 def _tuning(model: Model, request: Request) -> Tuning:
     """The rule of the recipe."""
     scheme, chains, batch_size = checked_scheme(request.scheme), request.chains, request.batch_size
-    if scheme == LEVERAGE:
-        raise InputError(f"em does not support scheme={LEVERAGE!r}: use 'replacement'")
+    if scheme in (LEVERAGE, STRATIFIED):
+        raise InputError(f"em does not support scheme={scheme!r}: use 'replacement'")
     if isinstance(batch_size, str) and batch_size != "auto":
         raise InputError(f"batch_size must be a whole number or 'auto', not {batch_size!r}")
     size = (

@@ -32,7 +32,7 @@ from ornstein.compute.precision import double
 Function = Callable[..., Any]
 
 COPIED = 2**26  # bytes of one function's arrays; what is beyond is known by its identity alone
-_ATOMS = (bool, int, float, complex, str, bytes, type(None), type, np.generic, jax.Array)
+_ATOMS = (bool, int, float, complex, str, bytes, type(None), type, np.generic)
 _JITTED = type(jax.jit(lambda: None))
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
 
@@ -48,7 +48,7 @@ class OwnArrays:
     wide: Function = field(compare=False, repr=False)
     narrow: Function = field(compare=False, repr=False)
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, *arguments: object, **named: object) -> object:
         is_wide = jax.dtypes.canonicalize_dtype(np.float64) == np.float64
         return (self.wide if is_wide else self.narrow)(*arguments, **named)
 
@@ -57,7 +57,7 @@ class OwnArrays:
         """For `inspect.signature`."""
         return self.function
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return with_own_arrays, (self.function,)
 
 
@@ -75,7 +75,7 @@ def with_own_arrays(function: Function) -> Function:
     return _separated(function)[0]
 
 
-def where_constant(function: Function, *arguments: Any) -> Function:
+def where_constant(function: Function, *arguments: object) -> Function:
     """As `with_own_arrays`, for a function one of whose arrays becomes a constant of the program
     for these arguments; itself otherwise.
     """
@@ -93,7 +93,7 @@ def where_constant(function: Function, *arguments: Any) -> Function:
     return own if any(shared) else function
 
 
-def numpy_constants(program: Any) -> Iterator[np.ndarray]:
+def numpy_constants(program: object) -> Iterator[np.ndarray]:
     """NumPy arrays among the constants of a traced program and of the programs inside it."""
     for value in (*getattr(program, "consts", ()), *_inside(program)):
         if isinstance(value, np.ndarray):
@@ -102,7 +102,7 @@ def numpy_constants(program: Any) -> Iterator[np.ndarray]:
             yield from numpy_constants(value)
 
 
-def _inside(program: Any) -> Iterator[Any]:
+def _inside(program: object) -> Iterator[object]:
     """Programs inside a program, and numbers that are written out in it."""
     for equation in getattr(getattr(program, "jaxpr", program), "eqns", ()):
         yield from (atom.val for atom in equation.invars if hasattr(atom, "val"))
@@ -117,7 +117,7 @@ def _separated(function: Function) -> tuple[Function, list[np.ndarray]]:
     if isinstance(function, OwnArrays):
         return function, []
     kept: dict[int, _Kept] = {}
-    wide, narrow = _Rebuilding(kept).of(function), _Rebuilding(kept).of(function)
+    wide, narrow = Rebuilding(kept).of(function), Rebuilding(kept).of(function)
     if wide is function:
         return function, []
     numbers = tuple(each.identity for each in kept.values())
@@ -141,16 +141,19 @@ class _Kept:
         return cls(array, own, (own.shape, own.dtype.str, digest))
 
 
-class _Rebuilding:
-    """Copies of whatever reaches an array of 8 bytes per number, with a new view in its place; all
-    else stays the same object.
+class Rebuilding:
+    """Copies of whatever reaches an array, with another array in its place; all else stays the same
+    object. This one puts a new view in the place of NumPy's arrays of 8 bytes per number.
     """
 
     def __init__(self, kept: dict[int, _Kept]) -> None:
         self._kept = kept
         self._made: dict[int, tuple[object, object]] = {}  # with the original, so that it lives
 
-    def of(self, value: Any) -> Any:
+    def of(self, value: object) -> Any:
+        """What takes the place of a value."""
+        if isinstance(value, jax.Array):
+            return self.array_of_jax(value)
         if isinstance(value, _ATOMS):
             return value
         if id(value) not in self._made:
@@ -159,10 +162,10 @@ class _Rebuilding:
                 self._made[id(value)] = value, self._rebuilt(value)
         return self._made[id(value)][1]
 
-    def _rebuilt(self, value: Any) -> Any:
+    def _rebuilt(self, value: object) -> object:
         match value:
             case np.ndarray():
-                return self._view(value)
+                return self.array(value)
             case types.FunctionType():
                 return self._function(value)
             case types.MethodType():
@@ -181,7 +184,12 @@ class _Rebuilding:
                 return value
         return self._object(value)
 
-    def _view(self, array: np.ndarray) -> np.ndarray:
+    def array_of_jax(self, array: jax.Array) -> object:
+        """What takes the place of an array of JAX: itself."""
+        return array
+
+    def array(self, array: np.ndarray) -> object:
+        """What takes the place of an array of NumPy."""
         if array.dtype.kind not in "fiuc" or array.dtype.itemsize < 8:
             return array
         if id(array) not in self._kept:
@@ -189,11 +197,11 @@ class _Rebuilding:
             self._kept[id(array)] = _Kept.of(array, copied=held + array.nbytes <= COPIED)
         return self._kept[id(array)].array.view()
 
-    def _from_parts(self, whole: Any, parts: tuple[Any, ...], make: Function) -> Any:
+    def _from_parts(self, whole: object, parts: tuple[object, ...], make: Function) -> object:
         new = tuple(map(self.of, parts))
         return whole if _same(new, parts) else make(*new)
 
-    def _dict(self, value: dict[Any, Any]) -> Any:
+    def _dict(self, value: dict[str, Any]) -> object:
         changed = self._changed(value)
         if not changed:
             return value
@@ -201,7 +209,7 @@ class _Rebuilding:
         new.update(changed)
         return new
 
-    def _object(self, value: Any) -> Any:
+    def _object(self, value: object) -> object:
         changed = self._changed(getattr(value, "__dict__", {}))
         if not changed:
             return value
@@ -209,12 +217,12 @@ class _Rebuilding:
         vars(new).update(changed)
         return new
 
-    def _function(self, function: types.FunctionType) -> Any:
+    def _function(self, function: types.FunctionType) -> object:
         code, names = function.__code__, _names(function.__code__)
         old = function.__closure__ or (), function.__defaults__, function.__kwdefaults__
         cells = tuple(self._cell(cell, names) for cell in old[0])
         defaults, named = self.of(old[1]), self.of(old[2])
-        changed = {}
+        changed: dict[str, object] = {}
         if not _of_a_library(code.co_filename):
             used = {n: function.__globals__[n] for n in names if n in function.__globals__}
             changed = self._changed(used, names)
@@ -235,12 +243,12 @@ class _Rebuilding:
         return cell if new is content else types.CellType(new)
 
     def _changed(
-        self, values: dict[Any, Any], names: frozenset[str] = frozenset()
-    ) -> dict[Any, Any]:
+        self, values: dict[str, Any], names: frozenset[str] = frozenset()
+    ) -> dict[str, Any]:
         new = {key: self._named(value, names) for key, value in list(values.items())}
         return {key: value for key, value in new.items() if value is not values[key]}
 
-    def _named(self, value: Any, names: frozenset[str]) -> Any:
+    def _named(self, value: object, names: frozenset[str]) -> object:
         """As `of`; of a module, what has one of the names that the code uses."""
         if not isinstance(value, types.ModuleType):
             return self.of(value)

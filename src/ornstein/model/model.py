@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Self, TypeAlias
 
 import jax
@@ -22,12 +22,13 @@ from numpy.typing import ArrayLike
 
 from ornstein import markup
 from ornstein.checks import FULL_LIMIT
-from ornstein.compute.precision import double, width
+from ornstein.compute.precision import double
 from ornstein.errors import InputError
 from ornstein.model import tables
-from ornstein.model.closed_over import where_constant
-from ornstein.model.contract import checked_hyperparameters, checked_rows, require_scalar, taking
+from ornstein.model.both_widths import checked_loss
+from ornstein.model.contract import checked_hyperparameters, checked_rows, taking
 from ornstein.model.coordinates import Worked
+from ornstein.model.exchange import ROWS, HiddenUnits, hidden_units
 from ornstein.model.linear import LinearPredictor
 from ornstein.model.loss import (
     NO_TRAITS,
@@ -38,7 +39,7 @@ from ornstein.model.loss import (
     prior_value_and_slope,
     prior_values_and_slopes,
 )
-from ornstein.model.on_device import on_device, working_dtype
+from ornstein.model.on_device import on_device
 from ornstein.model.parameters import Layout
 from ornstein.rows.feed import Feed
 from ornstein.types import Array, PyTree, Traced
@@ -311,16 +312,43 @@ class Model:
         return None
 
     @property
+    def undivided(self) -> str:
+        """Why the model is no sum over examples, so that only NUTS on all its data can sample it;
+        empty where it is one.
+        """
+        return ""
+
+    def starts(self, count: int, seed: int) -> Array | None:
+        """Where chains start that know no mode, (count, D); None leaves it to them."""
+        return None
+
+    @property
     def one_valley(self) -> bool:
         """Whether the search for the mode ends in the same place wherever it starts, as far as is
         known: then it starts once.
         """
         return False
 
+    @cached_property
+    def hidden_units(self) -> HiddenUnits | None:
+        """Arrays whose entries can be exchanged, as those of a network can."""
+        places = np.unique(np.linspace(0, self.n_data - 1, ROWS).astype(int))
+        rows = jax.tree.map(lambda leaf: np.asarray(leaf[places]), self.data)
+        return hidden_units(self.loss, self.init, rows, self.hyperparameters)
+
+    @property
+    def network_way(self) -> str:
+        """The way that `orn.sample` takes to a network as a whole; empty refuses to choose one."""
+        return ""
+
     @property
     def worked(self) -> Worked | None:
         """The same model in coordinates that are safe to compute in; None where its own are."""
         return None
+
+    def elsewhere(self, generator: np.random.Generator) -> Array:
+        """Points (k, D) from which a search for other modes may start."""
+        return self.init[None]
 
     def require_mode(self, theta: np.ndarray) -> None:
         """Refuse what was found as the mode but is the way to none."""
@@ -346,34 +374,8 @@ class Model:
         return centre
 
     def _check_scalars(self) -> None:
-        alive = []
-        for dtype in ("float64", "float32"):
-            with width(dtype):
-                example = jax.tree.map(
-                    lambda leaf, d=dtype: jax.ShapeDtypeStruct(
-                        leaf.shape[1:], working_dtype(leaf, d)
-                    ),
-                    self.data,
-                )
-                params = jax.eval_shape(
-                    self.layout.unflatten, jax.ShapeDtypeStruct((self.dim,), dtype)
-                )
-                hyper = jax.tree.map(
-                    lambda leaf, d=dtype: jax.ShapeDtypeStruct(leaf.shape, d), self.hyperparameters
-                )
-                if dtype == "float64":
-                    loss = Loss(
-                        where_constant(self.loss.log_likelihood, params, example, hyper),
-                        where_constant(self.loss.log_prior, params, hyper),
-                        self.layout,
-                    )
-                    vars(self).update(loss=loss)
-                alive.append(
-                    require_scalar(
-                        "log_likelihood", self.loss.log_likelihood, dtype, params, example, hyper
-                    )
-                )
-                alive.append(require_scalar("log_prior", self.loss.log_prior, dtype, params, hyper))
+        loss = checked_loss(self.loss, self.data, self.hyperparameters, self.dim)
+        vars(self).update(loss=loss)
 
 
 def _as_array(leaf: object) -> Array | jax.Array:

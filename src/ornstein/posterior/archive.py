@@ -22,7 +22,7 @@ import numpy as np
 
 from ornstein.errors import FileError
 from ornstein.posterior.files import replacing
-from ornstein.types import Array, PyTree
+from ornstein.types import Array, Meta, PyTree
 
 META = "meta"
 _KINDS = "biufU"
@@ -40,7 +40,7 @@ def write_archive(path: Path, meta: Mapping[str, object], arrays: Mapping[str, A
         np.savez(file, allow_pickle=False, **contents)
 
 
-def read_archive(path: str | Path, format_name: str) -> tuple[dict[str, Any], dict[str, Array]]:
+def read_archive(path: str | Path, format_name: str) -> tuple[Meta, dict[str, Array]]:
     """The text and the arrays of a file whose "format" is `format_name`; anything else is a
     FileError.
     """

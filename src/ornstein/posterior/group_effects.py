@@ -1,44 +1,31 @@
-"""The effects of groups after the fit: draws from p(b | θ, y) for draws of θ, and predictions for
-groups that are known, new or average.
-
-With a gaussian response b given θ is a normal. Otherwise it is drawn by resampling: `PROPOSALS`
-points from a normal around the mode, a little wider than the curvature there says, one of which is
-taken with the probability that its importance weight gives it.
-"""
+"""The effects of groups after the fit, and predictions for known, new and average groups."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ornstein.checks import is_whole, printable, require_memory
-from ornstein.compute.compiled import compiled
-from ornstein.compute.precision import double
-from ornstein.errors import InputError
-from ornstein.model import tables
-from ornstein.model.mixed.gaussian import GaussianMarginal, posterior_effects
+from ornstein.errors import InputError, PredictionWarning
 from ornstein.model.mixed.model import MixedModel
 from ornstein.model.mixed.predict import MixedPredict
-from ornstein.model.mixed.predictor import effect_columns, fixed_part, rows_that_count
-from ornstein.model.mixed.quadrature import Joint, QuadratureMarginal
-from ornstein.model.mixed.small import backward, cholesky
+from ornstein.model.mixed.several_model import SeveralModel
 from ornstein.model.model import Model
 from ornstein.model.parameters import Layout
+from ornstein.posterior.drawn_effects import drawn_effects, effects_of_factors
+from ornstein.posterior.groups_at_draws import Drawn, GroupsAtDraws
+from ornstein.posterior.predictive import Placed, Predictive
 from ornstein.streams import Purpose, stream
-from ornstein.types import Array, PyTree, Traced
+from ornstein.types import Array, Traced
 
 if TYPE_CHECKING:
     import pandas
-
-PROPOSALS, WIDER = 48, 1.15
-NUMBERS = 2**22  # random numbers held at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,164 +103,116 @@ def group_effects(
     draws: int = 400,
     seed: int = 0,
 ) -> GroupEffects:
-    """Effects of these groups (None: all) at some draws of the posterior."""
+    """Effects of these groups (None: all) of a factor at some draws of the posterior."""
     model = _mixed(source)
-    if name is not None and name != model.group_name:
-        raise InputError(f"the groups of this model are {model.group_name!r}, not {name!r}")
-    places = np.arange(model.n_data) if groups is None else _places(model, groups)
+    factor = _factor(model, name)
+    function, labels = _predict(model), _labels(model, factor)
+    places = np.arange(len(labels)) if groups is None else _places(labels, groups)
     thetas = _some(source.draws, draws, seed)
-    effects = len(model.covariance.effects)
-    require_memory("an array of effects", len(thetas), len(places), effects)
-    drawn = drawn_effects(model, thetas, places, seed)
-    factors = model.covariance.matrix(model.layout.unflatten(thetas)["factor"])
+    own = function.part(factor)
+    require_memory("an array of effects", len(thetas), len(places), own.stop - own.start)
+    drawn = _of_factor(model, factor, thetas, places, seed)
+    factors = model.covariance.matrix(model.layout.unflatten(thetas)["factor"])[:, own]
     deviations = np.sqrt(np.sum(factors**2, axis=-1))
-    if groups is None:  # in the order of the labels, not of the groups' sizes
-        order = np.argsort(model.levels, kind="stable")
+    if groups is None and not isinstance(model, SeveralModel):
+        order = _in_order(labels)  # in the order of the labels, not of the groups' sizes
         drawn, places = drawn[:, order], places[order]
-    return GroupEffects(drawn, model.levels[places], model.covariance.effects, deviations)
+    return GroupEffects(drawn, labels[places], function.effect_names(factor), deviations)
 
 
-def predicted(source: Source, inputs: Any, groups: str, seed: int) -> Array:
-    """E[y | x, b, θ] at all draws for new rows, (draws, rows, …)."""
+def predicted(source: Source, inputs: Any, groups: str, seed: int) -> Predictive:
+    """What is predicted for new rows at all draws."""
     function, thetas = source.predict, source.draws
     if not isinstance(function, MixedPredict):
-        raise InputError("only a mixed model (orn.glmm) predicts for groups")
+        raise InputError("only a mixed model (orn.glmm, or a formula with (1 | g)) has groups")
     if groups not in ("known", "new", "average"):
         raise InputError(f"groups must be 'known', 'new' or 'average'; got {groups!r}")
-    x, z, labels = _new_rows(inputs, function)
-    params = source.layout.unflatten(thetas)
-    effects = np.zeros((len(thetas), len(x), len(function.covariance.effects)))
+    rows, complete = function.new_rows(inputs), None
+    if rows.complete is not None and not np.all(rows.complete):
+        warnings.warn(rows.said, PredictionWarning, stacklevel=4)
+        complete = kept = rows.complete
+        labels = tuple(None if part is None else part[kept] for part in rows.labels)
+        offset = None if rows.offset is None else rows.offset[kept]
+        rows = replace(rows, x=rows.x[kept], z=rows.z[kept], labels=labels, offset=offset)
+    drawn: tuple[Drawn, ...] = ()
     if groups == "known":
-        if labels is None:
-            raise InputError(
-                "groups='known' needs to know which: give a dict with 'X', 'groups' and, where the"
-                " model has Z, 'Z'"
-            )
-        model = _mixed(source)
-        known, codes = np.unique(labels, return_inverse=True)
-        effects = drawn_effects(model, thetas, _places(model, known), seed)[:, codes]
+        drawn = _known(source, function, rows.labels, seed)
     elif groups == "new":
-        codes = np.arange(len(x)) if labels is None else np.unique(labels, return_inverse=True)[1]
-        normals = stream(seed, Purpose.EFFECTS, 0).standard_normal(
-            (len(thetas), codes.max() + 1, effects.shape[-1])
+        drawn = _new(source, function, rows.labels, len(rows.x), seed)
+    found = GroupsAtDraws(function, source.layout, thetas, rows, drawn)
+    return Predictive(found, Placed(complete))
+
+
+def _known(
+    source: Source, function: MixedPredict, labels: tuple[Array | None, ...], seed: int
+) -> tuple[Drawn, ...]:
+    """The effects of the groups that the rows belong to; those of all factors belong together."""
+    given = []
+    for name, part in zip(function.names, labels, strict=True):
+        if part is None:
+            raise InputError(
+                f"groups='known' needs to know which: the rows lack the labels of {name!r} (give a"
+                " table with its columns, or a dict with 'X', 'groups' and, where the model has Z,"
+                " 'Z')"
+            )
+        given.append(part)
+    model = _mixed(source)
+    if isinstance(model, SeveralModel):
+        every = effects_of_factors(model, source.draws, seed)
+        return tuple(
+            Drawn(every[place], _places(_labels(model, place), part))
+            for place, part in enumerate(given)
         )
-        factors = function.covariance.matrix(params["factor"])
-        effects = np.einsum("mij,mgj->mgi", factors, normals)[:, codes]
-    with double():
-        fixed = np.stack(
-            [np.asarray(function.fixed_part(_one(params, m), x)) for m in range(len(thetas))]
-        )
-        predictor = fixed + np.einsum("mrq,rq->mr", effects, z)
-        return np.stack(
-            [
-                np.asarray(function.mean(jnp.asarray(u), _one(params, m)))
-                for m, u in enumerate(predictor)
-            ]
-        )
+    known, codes = np.unique(given[0], return_inverse=True)
+    places = _places(model.levels, known)
+    return (Drawn(drawn_effects(model, source.draws, places, seed), codes),)
 
 
-def _one(params: PyTree, place: int) -> PyTree:
-    return jax.tree.map(lambda leaf: leaf[place], params)
+def _new(
+    source: Source,
+    function: MixedPredict,
+    labels: tuple[Array | None, ...],
+    count: int,
+    seed: int,
+) -> tuple[Drawn, ...]:
+    """Effects of groups not seen; rows with the same label are in one group."""
+    params = source.layout.unflatten(source.draws)
+    factors, found = function.covariance.matrix(params["factor"]), []
+    for place, part in enumerate(labels):
+        codes = np.arange(count) if part is None else np.unique(part, return_inverse=True)[1]
+        own = function.part(place)
+        shape = (len(source.draws), int(codes.max(initial=-1)) + 1, own.stop - own.start)
+        require_memory("an array of effects", *shape)
+        normals = stream(seed, Purpose.EFFECTS, 0, place).standard_normal(shape)
+        effects = np.einsum("mij,mgj->mgi", factors[:, own, own], normals)
+        found.append(Drawn(effects, codes))
+    return tuple(found)
 
 
-def _new_rows(inputs: Any, function: MixedPredict) -> tuple[Array, Array, Array | None]:
-    """X, Z (ones for a random intercept) and labels, None where there are none."""
-    given = inputs if isinstance(inputs, dict) else {"X": inputs}
-    if "X" not in given or set(given) - {"X", "Z", "groups"}:
-        raise InputError("give the rows to predict as X, or as a dict with 'X', 'groups' and 'Z'")
-    x = np.asarray(tables.features(given["X"])[0], dtype=float)
-    effects = len(function.covariance.effects)
-    if "Z" in given:
-        z = np.asarray(tables.features(given["Z"])[0], dtype=float)
-    else:
-        z = np.ones((len(x), 1))
-    if z.shape != (len(x), effects):
-        raise InputError(f"predict needs Z of shape {(len(x), effects)}; it has {z.shape}")
-    labels = np.asarray(given["groups"]) if "groups" in given else None
-    if labels is not None and labels.shape != (len(x),):
-        raise InputError(f"X has {len(x)} rows but groups has shape {labels.shape}")
-    return x, z, labels
+def _of_factor(model: MixedModel, factor: int, thetas: Array, places: Array, seed: int) -> Array:
+    if isinstance(model, SeveralModel):
+        return effects_of_factors(model, thetas, seed)[factor][:, places]
+    return drawn_effects(model, thetas, places, seed)
 
 
-def drawn_effects(model: MixedModel, thetas: Array, places: Array, seed: int) -> Array:
-    """b of the groups at `places`, one for each θ, (M, groups, effects)."""
-    generator = stream(seed, Purpose.EFFECTS, 1)
-    effects = len(model.covariance.effects)
-    gaussian = isinstance(model.marginal, GaussianMarginal)
-    needed = effects if gaussian else PROPOSALS * (effects + 1)
-    found = np.empty((len(thetas), len(places), effects))
-    length = np.array([model.buckets.length_of(place) for place in places])
-    with double():
-        params = jax.tree.map(jnp.asarray, model.layout.unflatten(thetas))
-        for bucket in np.unique(length):
-            here = np.flatnonzero(length == bucket)
-            some = max(1, NUMBERS // max(needed * len(thetas), int(bucket) * needed))
-            for start in range(0, len(here), some):
-                part = here[start : start + some]
-                chunk = jax.tree.map(lambda leaf, part=part: leaf[places[part]], model.data)
-                normals = generator.standard_normal((len(thetas), len(part), needed))
-                drawn = _drawn(model.marginal, params, chunk, normals)
-                found[:, part] = np.asarray(drawn)
-    return found
+def _factor(model: MixedModel, name: str | None) -> int:
+    """The place of a factor by its name."""
+    if name is None and len(model.factors) == 1:
+        return 0
+    if name not in model.factors:
+        names = " and ".join(repr(printable(factor)) for factor in model.factors)
+        asked = "say which of them" if name is None else f"not {printable(name)!r}"
+        raise InputError(f"the groups of this model are {names}: {asked}")
+    return model.factors.index(name)
 
 
-@compiled
-def _drawn(
-    marginal: GaussianMarginal | QuadratureMarginal, params: PyTree, groups: PyTree, normals: Traced
-) -> Traced:
-    def one(theta: PyTree, group: PyTree, number: Traced) -> Traced:
-        if isinstance(marginal, GaussianMarginal):
-            return _gaussian(marginal, theta, group, number)
-        return _resampled(marginal, theta, group, number)
-
-    def of_draw(given: tuple[PyTree, Traced]) -> Traced:
-        theta, numbers = given
-        return jax.vmap(lambda group, number: one(theta, group, number))(groups, numbers)
-
-    return jax.lax.map(of_draw, (params, normals))
+def _labels(model: MixedModel, factor: int) -> Array:
+    return model.groups[factor].labels if isinstance(model, SeveralModel) else model.levels
 
 
-def _gaussian(marginal: GaussianMarginal, params: PyTree, group: PyTree, normals: Traced) -> Traced:
-    """L(ẑ + C⁻ᵀε)."""
-    counts, scale = rows_that_count(group), jnp.exp(params["log_scale"])
-    residual = jnp.where(counts, (group["y"] - fixed_part(params, group)) / scale, 0.0)
-    columns = [
-        jnp.where(counts, column / scale, 0.0)
-        for column in effect_columns(marginal.covariance, params, group)
-    ]
-    mode, factor = posterior_effects(columns, residual)
-    moved = backward(factor, [normals[i] for i in range(len(mode))])
-    z = [entry + move for entry, move in zip(mode, moved, strict=True)]
-    return _in_units(marginal, params, z)
-
-
-def _resampled(
-    marginal: QuadratureMarginal, params: PyTree, group: PyTree, normals: Traced
-) -> Traced:
-    joint = Joint.of(marginal, params, group)
-    mode = joint.mode()
-    factor = cholesky(joint.slopes(mode)[1])
-    moves = normals[: PROPOSALS * len(mode)].reshape(PROPOSALS, len(mode))
-
-    def proposal(move: Traced) -> tuple[Traced, Traced]:
-        away = backward(factor, [WIDER * move[i] for i in range(len(mode))])
-        z = [entry + step for entry, step in zip(mode, away, strict=True)]
-        return jnp.stack(z), joint.value(z) + 0.5 * jnp.sum(move**2)
-
-    points, log_weights = jax.vmap(proposal)(moves)
-    # the largest of log weights plus Gumbel numbers is a draw by weight
-    uniform = jax.scipy.stats.norm.cdf(normals[PROPOSALS * len(mode) :])
-    chosen = points[jnp.argmax(log_weights - jnp.log(-jnp.log(uniform)))]
-    return _in_units(marginal, params, [chosen[i] for i in range(len(mode))])
-
-
-def _in_units(
-    marginal: GaussianMarginal | QuadratureMarginal, params: PyTree, z: list[Traced]
-) -> Traced:
-    """b = Lz."""
-    factor = marginal.covariance.factor(params["factor"])
-    rows = [sum((row[j] * z[j] for j in range(1, len(row))), row[0] * z[0]) for row in factor]
-    return jnp.stack(rows)
+def _predict(model: MixedModel) -> MixedPredict:
+    assert isinstance(model.predict, MixedPredict)
+    return model.predict
 
 
 def _mixed(source: Source) -> MixedModel:
@@ -281,28 +220,49 @@ def _mixed(source: Source) -> MixedModel:
         return source.model
     if isinstance(source.predict, MixedPredict):
         raise InputError(
-            "the effects of groups need the data, which a saved file does not hold: set the model,"
-            " dataclasses.replace(posterior, model=orn.glmm(…))"
+            "the effects of groups need the data, which a saved file does not hold: give the model"
+            " again, dataclasses.replace(posterior, model=orn.regress(…)), or for predictions"
+            " predict(…, model=…)"
         )
-    raise InputError("only a mixed model (orn.glmm) has effects of groups")
+    raise InputError("only a mixed model (orn.glmm, or a formula with (1 | g)) has groups")
 
 
-def _places(model: MixedModel, groups: ArrayLike) -> Array:
-    """Where the groups with these labels are among the examples."""
+def _in_order(labels: Array) -> Array:
+    """Labels of texts in the order of the numbers that they are, if they are."""
+    if labels.dtype.kind != "O":
+        return np.argsort(labels, kind="stable")
+    from ornstein.regression.columns import natural
+
+    return np.array(sorted(range(len(labels)), key=lambda place: natural(str(labels[place]))))
+
+
+def _places(labels: Array, groups: ArrayLike) -> Array:
+    """Where the groups with these labels are among all."""
     wanted = np.atleast_1d(np.asarray(groups))
-    order = np.argsort(model.levels, kind="stable")
-    ordered = model.levels[order]
+    if labels.dtype.kind == "O" and wanted.dtype.kind in "iuf":
+        wanted = np.array([f"{label:g}" if label % 1 else str(int(label)) for label in wanted])
+    if labels.dtype.kind == "O":
+        known = {str(label): place for place, label in enumerate(labels)}
+        found = np.array([known.get(str(label), -1) for label in wanted], dtype=np.int64)
+        _require_none_unknown(found < 0, wanted)
+        return found
+    order = np.argsort(labels, kind="stable")
+    ordered = labels[order]
     try:
-        found = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
-        unknown = ordered[found] != wanted
+        places = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
+        unknown = ordered[places] != wanted
     except TypeError:
         raise InputError("the labels asked for are of another kind than the model's") from None
+    _require_none_unknown(unknown, wanted)
+    return order[places]
+
+
+def _require_none_unknown(unknown: Array, wanted: Array) -> None:
     if np.any(unknown):
         raise InputError(
             f"the data hold no group {printable(wanted[int(np.argmax(unknown))])!r}; for groups"
             " not seen use groups='new' or 'average'"
         )
-    return order[found]
 
 
 def _some(flat: Array, draws: int, seed: int) -> Array:

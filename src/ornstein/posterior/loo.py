@@ -75,6 +75,8 @@ def loo(draws: Array, mean: Array, model: Model | None, subset: int | None, seed
     """The leave-one-out of a posterior by its draws (n, D); `Posterior.loo` explains the rest."""
     if model is None:
         raise InputError("loo needs the data, which a saved file does not hold: loo(model=…)")
+    if model.undivided:
+        raise InputError(f"loo needs single rows. {model.undivided}")
     if not len(draws):
         raise InputError("loo needs draws; only their moments were kept (keep='moments')")
     if subset is not None and (not is_whole(subset) or subset < 2):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,27 @@ from ornstein.compute.precision import double
 from ornstein.errors import InputError, OrnsteinError
 from ornstein.model import tables
 from ornstein.model.parameters import Layout
+from ornstein.posterior.predictive import Simulated
 from ornstein.types import Array, PyTree, Traced
+
+
+class OwnPredictive(ABC):
+    """A predict function that knows the law of outcomes too, such as a NumPyro model's."""
+
+    @abstractmethod
+    def simulated(self, layout: Layout, draws: Array, inputs: PyTree, seed: int) -> Simulated:
+        """Expectations and outcomes for new rows at draws (n, D)."""
+
+    def __call__(self, params: PyTree, inputs: PyTree) -> Traced:
+        raise InputError("this model predicts for draws: ask its posterior")
+
+
+class OwnGroups(ABC):
+    """A model that brings its own groups for ArviZ, by the names of its sites."""
+
+    @abstractmethod
+    def arviz_group(self, name: str, draws: Array, seed: int) -> dict[str, Array]:
+        """The variables of a group for draws (chains, draws, D)."""
 
 
 def of_function(

@@ -16,6 +16,7 @@ from ornstein.errors import InputError
 from ornstein.model.families.outcome import log_densities
 from ornstein.model.regression import GLM
 from ornstein.posterior.at_draws import AT_ONCE, RowsAtDraws
+from ornstein.posterior.own_function import OwnGroups
 from ornstein.posterior.predictive import Predictive
 from ornstein.types import Array
 
@@ -100,6 +101,8 @@ def groups_of(
         raise InputError(
             "these groups need the data, which a saved file does not hold: to_arviz(…, model=…)"
         )
+    if isinstance(model, OwnGroups):
+        return {name: model.arviz_group(name, draws, seed) for name in groups}
     pointwise, flat = Pointwise(model), draws.reshape(-1, draws.shape[-1])
     require_memory("a group", len(flat), model.n_data)
     found: dict[str, dict[str, Array]] = {}

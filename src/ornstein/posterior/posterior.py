@@ -343,7 +343,7 @@ class Posterior(Questions):
         mixed model: `summary()`, `shrinkage` and a caterpillar `plot()`.
 
         Args:
-            name: what the groups are called in the formula; there is one grouping.
+            name: of the factor in the formula, where there are several.
             groups: labels; None is all groups.
             draws: at how many draws of the posterior.
             seed: same seed, same draws.

@@ -16,6 +16,7 @@ from ornstein.errors import InputError
 from ornstein.model.families.outcome import mixture_mean, mixture_quantile, mixture_sd
 from ornstein.posterior.at_draws import RowsAtDraws
 from ornstein.posterior.curve import ends
+from ornstein.posterior.groups_at_draws import GroupsAtDraws
 from ornstein.types import Array
 
 SHOWN = 10  # rows in a notebook
@@ -35,6 +36,25 @@ class Given:
     def blocks(self) -> Iterator[Array]:
         """All at once."""
         yield self.values
+
+
+@dataclass(frozen=True, eq=False)
+class Simulated:
+    """Expectations and outcomes that a model computes by itself, when they are asked for.
+
+    Attributes:
+        shape: of all outcomes, (draws, rows, …).
+        expectation: makes E[y | x, θ] of all rows. outcome: draws y from a seed.
+    """
+
+    shape: tuple[int, ...]
+    expectation: Callable[[], Array]
+    outcome: Callable[[int], Array]
+
+    def blocks(self) -> Iterator[Array]:
+        """All at once."""
+        require_memory("an array of predictions", *self.shape)
+        yield self.expectation()
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +87,7 @@ class Predictive:
     ((2,), True, (2,))
     """
 
-    source: Given | RowsAtDraws
+    source: Given | Simulated | RowsAtDraws | GroupsAtDraws
     placed: Placed = Placed()
 
     @cached_property
@@ -99,8 +119,10 @@ class Predictive:
         return low, high
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> Outcome | DrawnOutcome:
         """What a single new value will be, noise included."""
+        if isinstance(self.source, Simulated):
+            return DrawnOutcome(self.source)
         if isinstance(self.source, Given):
             raise InputError(
                 "outcomes need a regression (orn.glm, orn.regress): what a function of your own"
@@ -146,8 +168,12 @@ class Predictive:
     def _first(self) -> Predictive:
         """The first rows alone: a notebook shows no more."""
         source = self.source
+        if isinstance(source, Simulated):
+            source = Given(source.expectation())
         if isinstance(source, Given):
             return Predictive(Given(source.values.reshape(len(source.values), -1)[:, :SHOWN]))
+        if isinstance(source, GroupsAtDraws):
+            return Predictive(source.first(SHOWN))
         offset = None if source.offset is None else source.offset[:SHOWN]
         return Predictive(replace(source, matrix=source.matrix[:SHOWN], offset=offset))
 
@@ -159,7 +185,7 @@ class Outcome:
     Labels count as 0, 1, … in their order; of a binomial family it is that of one trial.
     """
 
-    source: RowsAtDraws
+    source: RowsAtDraws | GroupsAtDraws
     placed: Placed
 
     @cached_property
@@ -206,6 +232,36 @@ class Outcome:
                 f"labels of the {law.name} family have no order, so no mean or interval: look at"
                 " the probabilities in .mean and .interval(), or at .outcome.draws()"
             )
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnOutcome:
+    """The law of a single new value of each row, by one value at each draw."""
+
+    source: Simulated
+
+    @cached_property
+    def _values(self) -> Array:
+        return np.asarray(self.draws(), dtype=float)
+
+    @property
+    def mean(self) -> Array:
+        return self._values.mean(axis=0)
+
+    @property
+    def sd(self) -> Array:
+        """The standard deviation of a single value: the noise and the posterior together."""
+        return self._values.std(axis=0, ddof=1)
+
+    def interval(self, probability: float = 0.95) -> tuple[Array, Array]:
+        """Lower and upper ends of the central interval."""
+        low, high = np.quantile(self._values, ends(probability), axis=0)
+        return low, high
+
+    def draws(self, seed: int = 0) -> Array:
+        """One value of each row at each draw, (draws, rows, …), refused above 2 GB."""
+        require_memory("an array of outcomes", *self.source.shape)
+        return self.source.outcome(seed)
 
 
 def _joined(parts: list[Array]) -> Array:

@@ -10,10 +10,11 @@ import numpy as np
 from ornstein.checks import is_whole
 from ornstein.errors import InputError
 from ornstein.model.families.likelihood import Predict
+from ornstein.model.mixed.predict import MixedPredict
 from ornstein.model.parameters import Layout
 from ornstein.posterior.at_draws import RowsAtDraws
 from ornstein.posterior.new_rows import asked_rows
-from ornstein.posterior.own_function import of_function
+from ornstein.posterior.own_function import OwnPredictive, of_function
 from ornstein.posterior.predictive import Given, Placed, Predictive
 from ornstein.types import Array, PyTree, Traced
 
@@ -65,25 +66,30 @@ class Questions:
 
         For a mixed model `groups` says which effects enter: those of the "known" groups that the
         rows belong to, those of "new" ones, drawn from their distribution, or none, as in the
-        "average" group, which is the default. Rows are then X, or a dict with X, groups and Z.
+        "average" group, which is the default. Rows of `glmm` are then X, or a dict with X, groups
+        and Z; those of a formula are a table, whose columns say which groups.
 
-        `model` is needed after `orn.load` for outcomes with a known noise scale.
+        `model` is needed after `orn.load` for known groups, and for outcomes with a known noise
+        scale.
         """
         if self.predict_function is None:
             raise InputError("the model has no predict function: give one to Model(predict=…)")
         chosen = _some_draws(self.draws, draws, seed)
-        if groups is not None:
+        if groups is not None or isinstance(self.predict_function, MixedPredict):
             from ornstein.posterior.group_effects import Source, predicted
 
-            source = Source(chosen, self.layout, self.model, self.predict_function)
-            return Predictive(Given(predicted(source, inputs, groups, seed)))
+            known = self.model if model is None else model
+            source = Source(chosen, self.layout, known, self.predict_function)
+            return predicted(source, inputs, groups or "average", seed)
+        if isinstance(self.predict_function, OwnPredictive):
+            return Predictive(self.predict_function.simulated(self.layout, chosen, inputs, seed))
         if not isinstance(self.predict_function, Predict):
             found = of_function(self.predict_function, self.layout, chosen, inputs)
             return Predictive(Given(found))
         width = self.layout.shapes[self.layout.paths.index("coef")][0]
         asked = asked_rows(self.predict_function, width, inputs)
         model = model if model is not None else self.model
-        known = {} if model is None else model.hyperparameters
+        fixed = {} if model is None else model.hyperparameters
         rows = RowsAtDraws(
             self.predict_function.likelihood,
             self.layout,
@@ -91,7 +97,7 @@ class Questions:
             self.mean,
             asked.matrix,
             asked.offset,
-            float(known["noise_scale"]) if "noise_scale" in known else None,
+            float(fixed["noise_scale"]) if "noise_scale" in fixed else None,
         )
         return Predictive(rows, Placed(asked.complete, asked.single))
 
@@ -178,7 +184,8 @@ class Questions:
         Args:
             groups: others beside the posterior, of "posterior_predictive", "log_likelihood" and
                 "observed_data", which comes with either of a regression; each has the variable "y",
-                and is refused above 2 GB.
+                and is refused above 2 GB. Those of a NumPyro model have its sites, deterministic
+                ones with the predictive.
             model: where it is not at hand, after `orn.load`, and groups are asked for.
             seed: of the posterior_predictive.
         """

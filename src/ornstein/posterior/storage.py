@@ -20,13 +20,15 @@ from ornstein.model.parameters import Layout
 from ornstein.model.tables import numbered
 from ornstein.posterior.archive import read_archive, write_archive
 from ornstein.posterior.history import restored, stored
+from ornstein.posterior.last_layer import Calibration, LastLayerPosterior
 from ornstein.posterior.portable import NotPortableError, describe, rebuild
 from ornstein.posterior.posterior import Posterior
 from ornstein.posterior.working import original
+from ornstein.regression.mixed import MixedTablePredict
 from ornstein.regression.regress import TablePredict
 from ornstein.regression.spec import Spec
 from ornstein.theory import Gaussian
-from ornstein.types import PyTree
+from ornstein.types import Meta, PyTree
 
 FORMAT = "ornstein-posterior-1"
 MAPS = ("to_original", "to_working")  # of the coordinates of a run
@@ -36,6 +38,7 @@ _CURVATURE_ARRAYS = ("mode", "hessian", "noise", "prior_hessian")
 def save_posterior(posterior: Posterior, path: Path) -> Path:
     """Write atomically, numbers and JSON only."""
     arrays: dict[str, np.ndarray] = {}
+    network = _network(posterior, arrays)
     if posterior.ran is not None and posterior.coordinates is not None:
         arrays.update(
             {f"coordinates/{name}": getattr(posterior.coordinates, name) for name in MAPS}
@@ -52,6 +55,8 @@ def save_posterior(posterior: Posterior, path: Path) -> Path:
         },
         "settings": {key: value for key, value in posterior.settings.items() if _is_plain(value)},
     }
+    if network:
+        meta["last_layer"] = network
     if posterior.history:
         meta["history"] = stored(posterior.history)
     if posterior.moments is not None:
@@ -85,6 +90,9 @@ def save_posterior(posterior: Posterior, path: Path) -> Path:
         meta["table"] = posterior.predict_function.spec.to_json()
     if isinstance(posterior.predict_function, MixedPredict):
         meta["mixed"] = posterior.predict_function.to_json()
+    if isinstance(posterior.predict_function, MixedTablePredict):
+        meta["table"] = posterior.predict_function.spec.to_json()
+        meta["groups"] = posterior.predict_function.table_json()
     write_archive(path, meta, arrays)
     return path
 
@@ -97,13 +105,47 @@ def load(path: str | Path) -> Posterior:
     """
     meta, arrays = read_archive(path, FORMAT)
     try:
-        return _require_consistent(_assemble(meta, arrays))
+        found = _require_consistent(_assemble(meta, arrays))
+        return _with_network(found, meta, arrays) if "last_layer" in meta else found
     # A forged file may hold any nonsense; whatever stumbles over it, the reason is the file.
     except Exception as error:
         raise FileError(
             f"{path} is not a file saved by ornstein, or it is damaged ({type(error).__name__}:"
             f" {error})"
         ) from error
+
+
+def _network(posterior: Posterior, arrays: dict[str, np.ndarray]) -> dict[str, object]:
+    """What is known of the network of a last layer; the network itself stays behind."""
+    if not isinstance(posterior, LastLayerPosterior):
+        return {}
+    for name in ("weights", "biases"):
+        if (value := getattr(posterior, name)) is not None:
+            arrays[f"last_layer/{name}"] = value
+    return {
+        "temperature": posterior.temperature,
+        "calibration": posterior.calibration.to_json(),
+        "framework": posterior.framework,
+        "layer": posterior.layer,
+    }
+
+
+def _with_network(
+    posterior: Posterior, meta: dict[str, Any], arrays: dict[str, np.ndarray]
+) -> LastLayerPosterior:
+    known = meta["last_layer"]
+    temperature = float(known["temperature"])
+    if not 0.0 < temperature < np.inf:
+        raise ValueError(f"a temperature of {temperature}")
+    return LastLayerPosterior.of(
+        posterior,
+        temperature=temperature,
+        calibration=Calibration.from_json(known["calibration"]),
+        framework=str(known["framework"]),
+        layer=str(known["layer"]),
+        weights=arrays.get("last_layer/weights"),
+        biases=arrays.get("last_layer/biases"),
+    )
 
 
 def _require_consistent(posterior: Posterior) -> Posterior:
@@ -122,7 +164,7 @@ def _require_consistent(posterior: Posterior) -> Posterior:
     return posterior
 
 
-def _assemble(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posterior:
+def _assemble(meta: Meta, arrays: dict[str, np.ndarray]) -> Posterior:
     layout = _layout(meta["layout"])
     dynamics = curvature = prediction = moments = None
     predict: Predict | MixedPredict | None = None
@@ -151,6 +193,9 @@ def _assemble(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Posterior:
             predict = TablePredict(predict.likelihood, spec.feature_names, spec)
     if "mixed" in meta:
         predict = MixedPredict.from_json(meta["mixed"], layout)
+        if "groups" in meta:
+            spec = Spec.from_json(meta["table"])
+            predict = MixedTablePredict.of_table(predict, spec, meta["groups"])
     if "moments/mean" in arrays:
         moments = Gaussian(arrays["moments/mean"], arrays["moments/covariance"])
     found = Posterior(
@@ -191,7 +236,7 @@ def _matching(spec: Spec, layout: Layout) -> Spec:
     return spec
 
 
-def _columns(meta: dict[str, Any], layout: Layout) -> tuple[str, ...]:
+def _columns(meta: Meta, layout: Layout) -> tuple[str, ...]:
     """The names of a regression's columns, () where it was made from an array.
 
     Files of 0.1 do not list them, but name the coefficients after them.
@@ -206,7 +251,7 @@ def _columns(meta: dict[str, Any], layout: Layout) -> tuple[str, ...]:
     return () if len(shape) > 1 or named == numbered(shape[0]) else named
 
 
-def _layout(meta: dict[str, Any]) -> Layout:
+def _layout(meta: Meta) -> Layout:
     """Nested dictionaries by the parts of each path: what a pytree of dicts was; other containers
     come back as dicts.
 

@@ -185,7 +185,7 @@ def coded(series: pandas.Series) -> Labels:
     codes, unique = pandas.factorize(series)
     texts = _texts(pandas.Index(unique))
     found = Labels(codes.astype(np.int64), texts)
-    return found.with_levels(tuple(sorted(dict.fromkeys(texts), key=_natural)))
+    return found.with_levels(tuple(sorted(dict.fromkeys(texts), key=natural)))
 
 
 def _texts(index: pandas.Index) -> tuple[str, ...]:
@@ -196,7 +196,8 @@ def _texts(index: pandas.Index) -> tuple[str, ...]:
     return tuple(str(value) for value in array)
 
 
-def _natural(label: str) -> tuple[int, float, str]:
+def natural(label: str) -> tuple[int, float, str]:
+    """A key that sorts numbers by size, and texts after them."""
     try:
         return (0, float(label), label)
     except ValueError:

@@ -14,7 +14,14 @@ from ornstein.model.model import Model
 from ornstein.regression.columns import require_column
 from ornstein.regression.design import Design
 from ornstein.regression.reading import PARQUET
-from ornstein.regression.regress import Request, TablePredict, by_column, formula_of, standardised
+from ornstein.regression.regress import (
+    Request,
+    TablePredict,
+    by_column,
+    formula_of,
+    require_no_groups,
+    standardised,
+)
 from ornstein.regression.spec import Spec
 from ornstein.regression.target import target_of
 
@@ -81,6 +88,7 @@ def regression_on(
     import dask.dataframe
 
     formula, notes = formula_of(request, folder)
+    require_no_groups(formula)
     assert formula.response is not None
     if formula.offsets or request.weights is not None or request.parts:
         raise InputError(

@@ -13,10 +13,12 @@ from ornstein.checks import brief
 from ornstein.errors import InputError
 from ornstein.model import tables
 from ornstein.model.families.likelihood import Predict
+from ornstein.model.mixed.priors import MixedPriors
 from ornstein.model.regression import GLM, glm
 from ornstein.regression.columns import require_column, shown
 from ornstein.regression.design import Design
 from ornstein.regression.formula import Formula, quoted, stands_for_all
+from ornstein.regression.groups import group_columns
 from ornstein.regression.spec import Spec, moments, offset_of
 from ornstein.regression.table import as_frame, complete, indicator, per_row, varying
 from ornstein.regression.target import Target, target_of
@@ -42,7 +44,7 @@ class Request:
     formula: str
     family: Any = "auto"
     link: str | None = None
-    priors: Mapping[str, Any] | None = None
+    priors: Mapping[str, Any] | MixedPriors | str | None = None
     missing: str = "drop"
     weights: Any = None
     prior_precision: float | None = None
@@ -87,6 +89,7 @@ def regression(request: Request, data: Any) -> Regression:
     if not isinstance(request.weights, str):
         tables.require_one_index((("data", frame), ("weights", request.weights)))
     formula, left_out = formula_of(request, frame)
+    require_no_groups(formula)
     notes = (*frame.attrs.get("notes", ()), *left_out)
     assert formula.response is not None
     weighted = (request.weights,) if isinstance(request.weights, str) else ()
@@ -94,12 +97,11 @@ def regression(request: Request, data: Any) -> Regression:
     others = [*formula.response.column_names, *weighted, *offset_names]
     parts = [(word, part_formula(word, text, formula)) for word, text in request.parts]
     read = [*formula.column_names, *(name for _, part in parts for name in part.column_names)]
-    for name in dict.fromkeys([*read, *others]):
-        require_column(frame.columns, name, _named(name, formula, weighted))
+    require_known(frame, [*read, *others], formula, weighted)
     features = [name for name in dict.fromkeys(read) if name not in others]
     rows = complete(frame, features, others, request.missing)
     notes += (rows.note,) if rows.note else ()
-    formula = replace(_with_indicators(formula, rows.fills), response=formula.response)
+    formula = replace(with_indicators(formula, rows.fills), response=formula.response)
     assert formula.response is not None
     target = target_of(formula.response, rows.frame, request.family, request.link)
     spec = Spec(
@@ -132,9 +134,11 @@ def formula_of(request: Request, frame: Any) -> tuple[Formula, tuple[str, ...]]:
         first = Formula.of(request.formula, ["1"])
         used = {*(first.response.column_names if first.response else ()), *request.left_out}
         used |= {name for part in first.offsets for name in part.column_names}
-        used |= {request.weights} if isinstance(request.weights, str) else set()
-        for name in used:
-            require_column(frame.columns, name, "the target")
+        used |= set(group_columns(first.groups))
+        weighted = {request.weights} if isinstance(request.weights, str) else set()
+        for name in used | weighted:
+            require_column(frame.columns, name, "weights" if name in weighted else "the target")
+        used |= weighted
         kept, constant = varying(frame, [name for name in frame.columns if name not in used])
         if not kept:
             raise InputError(
@@ -150,12 +154,24 @@ def formula_of(request: Request, frame: Any) -> tuple[Formula, tuple[str, ...]]:
             f"the formula {brief(request.formula)} has no left side: write 'y ~ ...', with the"
             " column to explain for y"
         )
+    return formula, notes
+
+
+def require_no_groups(formula: Formula) -> None:
+    """Refuse group terms where the effects of groups cannot be integrated out."""
     if formula.groups:
         raise InputError(
-            f"the formula has a group term for {formula.groups[0].group!r}: mixed models are not"
-            " known to this version; leave it out, or write the group as a factor"
+            f"the formula has a group term for {formula.groups[0].group!r}, which needs all rows"
+            " in memory: orn.regress or orn.fit on a table; or write the group as a factor"
         )
-    return formula, notes
+
+
+def require_known(
+    frame: pandas.DataFrame, names: list[str], formula: Formula, weighted: tuple[str, ...] = ()
+) -> None:
+    """Refuse names that are no columns."""
+    for name in dict.fromkeys(names):
+        require_column(frame.columns, name, _named(name, formula, weighted))
 
 
 def _named(name: str, formula: Formula, weighted: tuple[str, ...]) -> str:
@@ -165,7 +181,7 @@ def _named(name: str, formula: Formula, weighted: tuple[str, ...]) -> str:
     return "weights" if name in weighted else "the formula's"
 
 
-def _with_indicators(formula: Formula, fills: Mapping[str, float | str]) -> Formula:
+def with_indicators(formula: Formula, fills: Mapping[str, float | str]) -> Formula:
     """A term for each column that says where a number is missing."""
     marks = [indicator(name) for name, value in fills.items() if not isinstance(value, str)]
     if not marks:
@@ -258,12 +274,19 @@ def _positive(scales: tuple[float, ...]) -> tuple[float, ...]:
     return tuple(scale if scale > 0 else 1.0 for scale in scales)
 
 
-def by_column(priors: Mapping[str, Any] | None, spec: Spec) -> dict[str, Any] | None:
+def by_column(
+    priors: Mapping[str, Any] | MixedPriors | str | None, spec: Spec
+) -> dict[str, Any] | None:
     """Priors by the columns of the design: the name of a factor or of a term stands for all of its
     columns.
     """
     if not priors:
         return None
+    if not isinstance(priors, Mapping):
+        raise InputError(
+            f"priors must be a dict by column; {brief(priors)} is for mixed models, with a term"
+            " such as (1 | g)"
+        )
     columns = spec.design.columns_of_terms()
     for word, design in spec.parts:
         for term, names in design.columns_of_terms().items():

@@ -22,6 +22,15 @@ MISSING_LABEL = "missing"
 MISSING = ("drop", "error", "indicator")
 
 
+def _unequal(columns: Mapping[Any, Any]) -> str:
+    """The first two columns of different lengths, in words; empty where there are none."""
+    sizes = [(brief(name), np.size(column)) for name, column in columns.items()]
+    for name, size in sizes:
+        if size != sizes[0][1]:
+            return f"{sizes[0][0]} has {sizes[0][1]} rows but {name} has {size}"
+    return ""
+
+
 def as_frame(data: Any, decimal: str | None = None) -> pandas.DataFrame:
     """A data frame from pandas, polars, Arrow, a dict of columns, or a path to a file."""
     import pandas
@@ -34,7 +43,7 @@ def as_frame(data: Any, decimal: str | None = None) -> pandas.DataFrame:
         try:
             data = pandas.DataFrame(data)
         except ValueError as error:
-            raise InputError(f"data is no table: {error}") from None
+            raise InputError(f"data is no table: {_unequal(data) or error}") from None
     if not isinstance(data, pandas.DataFrame):
         if not hasattr(data, "to_pandas"):
             raise InputError(

@@ -22,6 +22,7 @@ import scipy.stats
 from jax import lax
 
 from ornstein.rows.ragged import Buckets
+from ornstein.rows.strata import Strata
 from ornstein.types import PyTree, Traced
 
 OVERFLOW = 1e-4  # probability that a minibatch has more groups of a bucket than slots
@@ -30,7 +31,7 @@ OVERFLOW = 1e-4  # probability that a minibatch has more groups of a bucket than
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=["rows", "groups", "starts", "counts"],
-    meta_fields=["buckets"],
+    meta_fields=["buckets", "strata"],
 )
 @dataclass(frozen=True)
 class GroupedRows:
@@ -40,6 +41,7 @@ class GroupedRows:
         rows: by name, (rows, …), those of a group one after the other; groups in order of size.
         groups: by name, (N, …).
         starts, counts: where the rows of a group begin, and how many there are.
+        strata: where minibatches have fixed numbers of groups of each size, how many.
     """
 
     rows: dict[str, Traced]
@@ -47,6 +49,7 @@ class GroupedRows:
     starts: Traced
     counts: Traced
     buckets: Buckets
+    strata: Strata | None = None
 
     def take(self, groups: Traced, length: int) -> dict[str, Traced]:
         """Examples of these groups, each filled up to `length` rows by its last one."""
@@ -73,6 +76,8 @@ class GroupedRows:
         """The gradient, in the parameters, of the mean of `function(params, group)` over the groups
         in a minibatch.
         """
+        if self.strata is not None:
+            return self._slope_of_strata(function, params, batch, self.strata)
         ordered = -jnp.sort(-batch)
         slots = slots_of(self.buckets, batch.shape[0])
         if len(slots) == 1 and slots[0][0] == self.buckets.lengths[-1]:
@@ -85,6 +90,26 @@ class GroupedRows:
                 ordered,
             )
         return jax.tree.map(lambda leaf: leaf / batch.shape[0], total)
+
+    def _slope_of_strata(
+        self,
+        function: Callable[[PyTree, PyTree], Traced],
+        params: PyTree,
+        batch: Traced,
+        strata: Strata,
+    ) -> PyTree:
+        """Each bucket's mean, weighted with its share of all groups."""
+        sizes, shares = strata.sizes(batch.shape[0]), strata.groups / self.buckets.groups
+
+        def mean(params: PyTree) -> Traced:
+            parts, start = [], 0
+            for length, size, share in zip(self.buckets.lengths, sizes, shares, strict=True):
+                groups = self.take(batch[start : start + size], length)
+                parts.append(float(share) * jnp.mean(jax.vmap(partial(function, params))(groups)))
+                start += size
+            return sum(parts[1:], parts[0])
+
+        return jax.grad(mean)(params)
 
     def _slope_of_slots(
         self,

@@ -15,7 +15,9 @@ from ornstein.errors import InputError
 # All rows alike; with "leverage" those that say more about the parameters are drawn more often.
 SCHEMES = ("replacement", "without-replacement", "slices")
 LEVERAGE = "leverage"
-INDEPENDENT = ("replacement", LEVERAGE)  # every row of a minibatch for itself
+STRATIFIED = "stratified"  # of mixed models: fixed numbers of groups of each size
+UNIT = 16  # groups that are shared out among the sizes; a batch is a multiple of it
+INDEPENDENT = ("replacement", LEVERAGE, STRATIFIED)  # every row of a minibatch for itself
 _EPOCHS = ("epoch", "epochs", "reshuffle", "reshuffled", "reshuffled-epochs", "shuffle", "shuffled")
 
 
@@ -30,12 +32,11 @@ def checked_scheme(scheme: str) -> str:
         raise InputError(
             f"minibatch scheme {scheme!r} is refused: the minibatches of a reshuffled epoch are"
             " anti-correlated, their noise cancels over the epoch and the draws come out about ten"
-            f" times too narrow. Use one of {(*SCHEMES, LEVERAGE)}."
+            f" times too narrow. Use one of {(*SCHEMES, LEVERAGE, STRATIFIED)}."
         )
-    if name not in (*SCHEMES, LEVERAGE):
-        raise InputError(
-            f"unknown minibatch scheme {scheme!r}; choose one of {(*SCHEMES, LEVERAGE)}"
-        )
+    every = (*SCHEMES, LEVERAGE, STRATIFIED)
+    if name not in every:
+        raise InputError(f"unknown minibatch scheme {scheme!r}; choose one of {every}")
     return name
 
 
@@ -46,6 +47,11 @@ def checked_batch_size(batch_size: int, n_data: int, scheme: str) -> int:
     if not 1 <= batch_size <= n_data:
         raise InputError(
             f"batch_size must lie between 1 and the number of rows, {n_data}; got {batch_size}"
+        )
+    if scheme == STRATIFIED and int(batch_size) % UNIT:
+        raise InputError(
+            f"batch_size must be a multiple of {UNIT} for the scheme {STRATIFIED!r}; got"
+            f" {batch_size}"
         )
     if batch_size == n_data and scheme not in INDEPENDENT:
         raise InputError(

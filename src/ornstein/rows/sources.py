@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ornstein.rows.memory import DoubleBuffer
 from ornstein.rows.shuffled import Order, ShuffledRows
+from ornstein.rows.strata import Strata
 from ornstein.rows.unequal import UnequalRows
 from ornstein.rows.uniform import fill, index_dtype, new_seed
 from ornstein.types import Array
@@ -54,8 +55,8 @@ class IndexSource:
     used: int = 0
     # where given, what is drawn stays there until the draw after the next
     memory: DoubleBuffer | None = None
-    # how likely each row is, for the scheme "leverage"
-    unequal: UnequalRows | None = None
+    # how likely each row is, for the schemes "leverage" and "stratified"
+    unequal: UnequalRows | Strata | None = None
 
     @property
     def dtype(self) -> type[np.int32] | type[np.int64]:

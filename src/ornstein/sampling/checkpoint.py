@@ -18,7 +18,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -30,14 +29,14 @@ from ornstein.posterior.provenance import provenance
 from ornstein.sampling.fingerprint import fingerprint
 from ornstein.sampling.request import SampleRequest
 from ornstein.sampling.session import Session
-from ornstein.types import Array
+from ornstein.types import Array, Meta
 
 FORMAT = "ornstein-checkpoint-1"
 KEPT_FILES = 2
 PART = "part-"  # how files of finished parts begin, which a run on a cluster keeps
 _NAME = re.compile(r"checkpoint-(\d{8})\.npz")
 _UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
-CURVATURE_ARRAYS = ("mode", "hessian", "noise", "prior_hessian", "probabilities")
+CURVATURE_ARRAYS = ("mode", "hessian", "noise", "prior_hessian", "probabilities", "strata")
 FUNCTIONS = ("noise_response", "hessian_product")  # of a curvature
 
 
@@ -141,7 +140,7 @@ def write_sealed(path: Path, meta: Mapping[str, object], arrays: Mapping[str, Ar
     write_archive(path, {**meta, "seal": _seal(meta, arrays)}, arrays)
 
 
-def read_sealed(path: Path, format_name: str) -> tuple[dict[str, Any], dict[str, Array]]:
+def read_sealed(path: Path, format_name: str) -> tuple[Meta, dict[str, Array]]:
     """What `write_sealed` was given; a file whose content is not what its hash says is refused."""
     meta, arrays = read_archive(path, format_name)
     if meta.pop("seal", None) != _seal(meta, arrays):

@@ -16,7 +16,13 @@ from ornstein.dynamics.dynamics import Dynamics, Sampler
 from ornstein.dynamics.prediction import Prediction
 from ornstein.errors import BudgetWarning, InputError, OrnsteinError, StabilityError
 from ornstein.model.model import Model
-from ornstein.rows.scheme import automatic_batch, checked_batch_size
+from ornstein.rows.scheme import (
+    STRATIFIED,
+    UNIT,
+    automatic_batch,
+    checked_batch_size,
+    checked_scheme,
+)
 from ornstein.sampling.collect import STATES_PER_DRAW
 from ornstein.sampling.request import SampleRequest
 from ornstein.streams import Purpose, stream
@@ -65,10 +71,11 @@ def tuned(
         if isinstance(batch_size, str):
             raise InputError(f"batch_size must be a whole number or 'auto', not {batch_size!r}")
         return _predicted(_tune(sampler, curvature, batch_size, scheme), curvature)
-    size = automatic_batch(curvature.n_data)
+    least = UNIT if checked_scheme(scheme) == STRATIFIED else 1
+    size = max(least, automatic_batch(curvature.n_data))
     while True:
         dynamics, prediction = _predicted(_tune(sampler, curvature, size, scheme), curvature)
-        if size == 1 or prediction.stable:
+        if size <= least or prediction.stable:
             return dynamics, prediction
         size //= 2
 

@@ -16,6 +16,7 @@ from ornstein.compute.one_thread import one_thread
 from ornstein.curvature.curvature import Curvature
 from ornstein.curvature.leverage import by_leverage
 from ornstein.curvature.measure import measure
+from ornstein.curvature.strata import by_strata
 from ornstein.dynamics.dynamics import Dynamics, Sampler
 from ornstein.errors import CheckpointWarning, FileError, InputError, OrnsteinError
 from ornstein.model.model import Model
@@ -40,14 +41,14 @@ from ornstein.sampling.plan import Schedule, require_stable
 from ornstein.sampling.run import finished
 from ornstein.sampling.session import Session
 from ornstein.sampling.warmup import Tuned
-from ornstein.types import Array
+from ornstein.types import Array, Meta
 
 
 @one_thread()
 def resumed_here(
     path: Path,
     every: str | float,
-    meta: dict[str, Any],
+    meta: Meta,
     arrays: dict[str, Array],
     model: Model,
     sampler: Sampler | Dynamics | None,
@@ -68,7 +69,7 @@ def resumed_here(
 def _resumed(
     path: Path,
     every: str | float,
-    meta: dict[str, Any],
+    meta: Meta,
     arrays: dict[str, Array],
     model: Model,
     sampler: Sampler | Dynamics | None,
@@ -111,7 +112,7 @@ def require_model(path: Path, before: Mapping[str, Any], model: Model) -> None:
     require_same(before, fingerprint(model), f"the checkpoint {path}", way)
 
 
-def newest(folder: Path) -> tuple[Path, dict[str, Any], dict[str, Array]]:
+def newest(folder: Path) -> tuple[Path, Meta, dict[str, Array]]:
     """The newest file that can be read."""
     files = files_in(folder)
     if not files:
@@ -133,7 +134,7 @@ def newest(folder: Path) -> tuple[Path, dict[str, Any], dict[str, Array]]:
 
 def _restored(
     path: Path,
-    meta: dict[str, Any],
+    meta: Meta,
     arrays: dict[str, Array],
     model: Model,
     sampler: Sampler | Dynamics | None,
@@ -188,7 +189,7 @@ def _extended(plan: Schedule, draws: int | None) -> Schedule:
 
 
 def _curvature(
-    meta: dict[str, Any], arrays: dict[str, Array], model: Model, given: Curvature | None
+    meta: Meta, arrays: dict[str, Array], model: Model, given: Curvature | None
 ) -> Curvature:
     """The saved numbers; functions of the data are taken again from the model, those of the user
     from what is given.
@@ -205,7 +206,9 @@ def _curvature(
     if wanted and meta["measured"]:
         structure = "diagonal" if saved["hessian"].ndim == 1 else "full"
         given = measure(model, structure, mode=saved["mode"])
-        if saved["probabilities"] is not None:
+        if saved["strata"] is not None:
+            given = by_strata(model, given, saved["strata"])
+        elif saved["probabilities"] is not None:
             given = by_leverage(model, given, saved["probabilities"])
     if wanted and given is None:
         raise InputError(
@@ -220,7 +223,7 @@ def _curvature(
 
 
 def _dynamics(
-    meta: dict[str, Any],
+    meta: Meta,
     arrays: dict[str, Array],
     curvature: Curvature,
     sampler: Sampler | Dynamics | None,

@@ -9,16 +9,31 @@ from collections.abc import Callable, Mapping
 import scipy.linalg
 
 from ornstein.compute.precision import width
+from ornstein.curvature.curvature import Curvature
 from ornstein.curvature.leverage import factors
 from ornstein.dynamics.dynamics import Sampler
 from ornstein.engine.run import Pause, Run
+from ornstein.model.mixed.model import MixedModel
 from ornstein.model.model import Model
+from ornstein.rows.strata import Strata
 from ornstein.rows.unequal import UnequalRows
 from ornstein.sampling.collect import Collection
 from ornstein.sampling.framing import in_frame
 from ornstein.sampling.plan import Schedule
 from ornstein.sampling.warmup import Tuned, WarmUp, retuner, stride_of, warm_up
 from ornstein.types import Array, PyTree
+
+
+def _drawn(model: Model, curvature: Curvature) -> tuple[Model, UnequalRows | Strata | None]:
+    """The model whose rows minibatches hold, and how these are drawn where not all alike."""
+    if curvature.strata is not None:
+        assert isinstance(model, MixedModel)
+        strata = Strata(model.buckets, tuple(int(count) for count in curvature.strata))
+        return model.replace(strata=strata), strata
+    if curvature.probabilities is None:
+        return model, None
+    rows = UnequalRows.of(curvature.probabilities)
+    return model.reweighted(factors(curvature.probabilities)), rows
 
 
 class Session:
@@ -36,9 +51,9 @@ class Session:
         sampler: Sampler | None = None,
     ) -> None:
         self.model, self.plan, self.sampler = model, plan, sampler
-        probabilities = tuned.curvature.probabilities
-        unequal = None if probabilities is None else UnequalRows.of(probabilities)
-        drawn = model if probabilities is None else model.reweighted(factors(probabilities))
+        if tuned.curvature.strata is not None:
+            sampler = self.sampler = None  # C along a chain is not measured by strata
+        drawn, unequal = _drawn(model, tuned.curvature)
         mode, dtype = tuned.curvature.mode, plan.dtype
         loss, dynamics, frame = drawn.loss, tuned.dynamics, None
         with width(dtype):

@@ -29,6 +29,7 @@ from ornstein.errors import StationarityWarning
 from ornstein.model.model import Model
 from ornstein.posterior.moments import Batched
 from ornstein.rows.sources import IndexSource
+from ornstein.rows.strata import Strata
 from ornstein.rows.unequal import UnequalRows
 from ornstein.sampling.plan import solvable
 from ornstein.streams import Purpose, stream
@@ -217,7 +218,7 @@ def warm_up(
 
 
 def retuner(
-    model: Model, run: Run, sampler: Sampler, seed: int, unequal: UnequalRows | None = None
+    model: Model, run: Run, sampler: Sampler, seed: int, unequal: UnequalRows | Strata | None = None
 ) -> Callable[[Tuned, Array, int], Tuned]:
     """A rule that measures C along a round and tunes again, unless C is within its own error of
     what was tuned for.

@@ -22,7 +22,7 @@ from ornstein.verdict import thresholds
 from ornstein.verdict.coordinates import Coordinates
 from ornstein.verdict.finding import Finding, graded, rounded
 from ornstein.verdict.noise_assumptions import constant_noise, gaussian_noise
-from ornstein.verdict.subject import Law, Subject
+from ornstein.verdict.subject import Close, Law, Subject
 
 
 def assumptions(subject: Subject) -> list[Finding | None]:
@@ -82,12 +82,12 @@ def quadratic(subject: Subject) -> Finding | None:
         "the posterior is not Gaussian where the draws are: more data help; post.reweight()"
         " corrects a small set of draws"
     )
-    if subject.density is None or curvature.diagonal:
+    if subject.close is None or curvature.diagonal:
         beyond = float(np.sqrt(max(shift**2 - chance**2, 0.0)))
         sentence = f"{moved} (wanted: at most {thresholds.MEAN_SHIFT} more)"
         level = graded(beyond, thresholds.MEAN_SHIFT)
         return Finding(name, level, beyond, thresholds.MEAN_SHIFT, sentence, remedy, detail)
-    part = _non_quadratic_part(subject, curvature)
+    part = _non_quadratic_part(subject, subject.close, curvature)
     sentence = (
         f"the loss departs from its quadratic by a KL of {rounded(part)} (wanted: at most"
         f" {thresholds.NON_QUADRATIC}); {moved}"
@@ -175,14 +175,13 @@ def _spectrum(law: Law) -> tuple[Array, Array | None]:
     return ratios, law.curvature.hessian @ vectors
 
 
-def _non_quadratic_part(subject: Subject, curvature: Curvature) -> float:
+def _non_quadratic_part(subject: Subject, close: Close, curvature: Curvature) -> float:
     """½Var of N·(L − its quadratic at the mode) over points of Laplace's Gaussian: to second order
     its KL to the posterior, in nats.
     """
-    assert subject.density is not None
     generator = np.random.default_rng(sequence(subject.seed, Purpose.VERDICT, 6))
     law = Coordinates.of(curvature.mode, curvature.posterior_covariance)
-    half = generator.standard_normal((max(8, subject.points // 4), subject.dimension))
+    half = generator.standard_normal((max(8, close.points // 4), subject.dimension))
     units = np.concatenate([half, -half])
-    residue = subject.density.values(law.theta(units)) - 0.5 * np.sum(units**2, axis=1)
+    residue = close.density.values(law.theta(units)) - 0.5 * np.sum(units**2, axis=1)
     return 0.5 * float(np.var(residue)) if np.all(np.isfinite(residue)) else np.inf

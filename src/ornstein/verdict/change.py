@@ -31,10 +31,7 @@ class Change:
         """KL between one-dimensional Gaussians of the moments before and after, the larger of both
         ways, in nats.
         """
-        ratio = np.exp(self.log_ratio)
-        one = 0.5 * (1.0 / ratio - 1.0 + self.log_ratio + self.shift**2 / ratio)
-        other = 0.5 * (ratio - 1.0 - self.log_ratio + self.shift**2)
-        return np.maximum(one, other)
+        return moment_distance(self.shift, self.log_ratio)
 
     @property
     def moment_p(self) -> Array:
@@ -44,6 +41,19 @@ class Change:
     @property
     def quantile_p(self) -> Array:
         return two_sided(np.abs(self.quantile_z).max(axis=0))
+
+
+def moment_distance(shift: Array, log_ratio: Array) -> Array:
+    """KL between one-dimensional Gaussians, the larger of both ways: the mean of the other is
+    `shift` sds of the one away, and the log of its variance differs by `log_ratio`.
+
+    >>> moment_distance(np.array([0.0, 0.5]), np.array([0.0, 0.0])).tolist()
+    [0.0, 0.125]
+    """
+    ratio = np.exp(log_ratio)
+    one = 0.5 * (1.0 / ratio - 1.0 + log_ratio + shift**2 / ratio)
+    other = 0.5 * (ratio - 1.0 - log_ratio + shift**2)
+    return np.maximum(one, other)
 
 
 def two_sided(score: Array | float) -> Array:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ornstein.checks import printable
-from ornstein.theory.stationarity import stationarity_test
+from ornstein.theory.stationarity import SHORTEST, stationarity_test
+from ornstein.types import Array
 from ornstein.verdict import thresholds
+from ornstein.verdict.change import moment_distance
 from ornstein.verdict.effective import most_different
 from ornstein.verdict.finding import Finding, graded, rounded, skipped, worst
 from ornstein.verdict.fluctuation import fluctuation_dissipation
@@ -55,7 +57,9 @@ def _more_steps(subject: Subject, factor: float) -> int:
 
 
 def stationary(subject: Subject) -> Finding | None:
-    """The energy and slowest-direction test of theory/stationarity.py on the draws."""
+    """The energy and slowest-direction test of theory/stationarity.py on the draws: the p-value
+    tells whether early draws differ, and what they do to all draws whether it matters.
+    """
     law, draws = subject.law, subject.posterior.draws
     if law is None:
         return None
@@ -67,13 +71,19 @@ def stationary(subject: Subject) -> Finding | None:
     doubtful, impossible = (
         bound / subject.tries for bound in (thresholds.DOUBTFUL_P, thresholds.IMPOSSIBLE_P)
     )
-    level = graded(-test.p_value, -doubtful, -impossible)
-    verb = "do not differ" if level == "trusted" else "differ"
+    level, harm = graded(-test.p_value, -doubtful, -impossible), 0.0
+    detail = f"z = {rounded(test.z)} in the {test.series}"
+    verb = "do not differ"
+    if level != "trusted":
+        harm, place = _harm(subject, law.process.modes.slowest)
+        verb = f"differ, which moves all draws together by a KL of {rounded(harm)}"
+        detail += f"; most along {place}"
+        if harm <= thresholds.SMALL_CHANGE:
+            level = "caution"
     sentence = (
         f"early and late draws {verb} (p = {test.p_value:.2g}; wanted: above {doubtful:g}; not"
-        f" trusted below {impossible:g})"
+        f" trusted below {impossible:g} and above a KL of {thresholds.SMALL_CHANGE})"
     )
-    detail = f"z = {rounded(test.z)} in the {test.series}"
     ratio = fluctuation_dissipation(subject)
     if np.isfinite(ratio):
         detail += (
@@ -87,13 +97,29 @@ def stationary(subject: Subject) -> Finding | None:
     return Finding("stationary", level, test.p_value, doubtful, sentence, remedy, detail, command)
 
 
+def _harm(subject: Subject, slowest: Array) -> tuple[float, str]:
+    """How far the moments of all draws are from those of the later half, in nats, along the
+    parameter where that is most or the slowest direction; and its name.
+    """
+    draws = subject.posterior.draws
+    series = np.concatenate([draws, (draws @ slowest)[..., None]], axis=2)
+    late = series[:, series.shape[1] // 2 :]
+    sd = np.maximum(late.std(axis=(0, 1)), np.finfo(float).tiny)
+    shift = (series.mean(axis=(0, 1)) - late.mean(axis=(0, 1))) / sd
+    with np.errstate(divide="ignore"):
+        distance = moment_distance(shift, 2.0 * np.log(series.std(axis=(0, 1)) / sd))
+    place = int(np.argmax(distance))
+    parameters = [printable(name) for name in subject.posterior.names]
+    return float(distance[place]), [*parameters, subject.words(slowest)][place]
+
+
 def chains_agree(subject: Subject) -> Finding:
     """R-hat and effective draws, from ArviZ, of the parameters whose chains differ most and of the
     slowest direction.
     """
     draws, law = subject.posterior.draws, subject.law
     if subject.no_chains:
-        return skipped("R-hat, ESS", subject.no_chains)
+        return _without_chains(subject)
     from ornstein.posterior.statistics import effective_sample_size, split_r_hat
 
     columns = most_different(draws)
@@ -133,6 +159,25 @@ def chains_agree(subject: Subject) -> Finding:
         remedy = f"the chains disagree: warm up longer, and {remedy}"
     command = f"--draws {wanted}"
     return Finding("R-hat, ESS", level, r_hat, thresholds.R_HAT, sentence, remedy, detail, command)
+
+
+def _without_chains(subject: Subject) -> Finding:
+    """Too few draws a chain to compare chains: then their number alone counts. Moments of a chain
+    need no draws.
+    """
+    chains, draws = subject.posterior.draws.shape[:2]
+    if draws == 0 or subject.from_moments:
+        return skipped("R-hat, ESS", subject.no_chains)
+    count = float(chains * draws)
+    level = worst("caution", graded(-count, -thresholds.EFFECTIVE_DRAWS, -thresholds.TOO_FEW_DRAWS))
+    sentence = (
+        f"{count:.0f} draws in all (wanted: {thresholds.EFFECTIVE_DRAWS:.0f} that are effective);"
+        f" {subject.no_chains}"
+    )
+    wanted = max(SHORTEST, int(np.ceil(1.5 * thresholds.EFFECTIVE_DRAWS / chains)))
+    remedy, command = f"take more draws: draws={wanted}", f"--draws {wanted}"
+    bound = thresholds.EFFECTIVE_DRAWS
+    return Finding("R-hat, ESS", level, count, bound, sentence, remedy, command=command)
 
 
 def _or_infinite(value: float) -> float:

@@ -24,6 +24,7 @@ from ornstein.theory import Gaussian, kl
 from ornstein.theory.modes import as_matrix
 from ornstein.types import Array
 from ornstein.verdict import thresholds
+from ornstein.verdict.advice import another_way
 from ornstein.verdict.coordinates import Coordinates
 from ornstein.verdict.density import Density
 from ornstein.verdict.finding import Finding, graded, rounded, skipped
@@ -220,14 +221,14 @@ def measured_distance(subject: Subject, weighted: Weighted | None) -> Finding:
         f" Carlo error; wanted: at most {error.total + small:.2g})"
     )
     detail = (
-        f"{len(weighted.weights)} passes over the data; importance weights keep"
+        f"importance weights of {len(weighted.weights)} points keep"
         f" {weighted.effective_share:.0%} of their number, their tail is k ="
         f" {weighted.pareto_k:.2f}"
     )
     if level != "trusted":
         sentence += f", most at {_farthest(subject, weighted)}"
-    remedy = "the draws are not those of the posterior: use orn.nuts(model)"
-    return Finding(NAME, level, excess, small, sentence, remedy, detail, "--sampler sgld-cv")
+    remedy, command = another_way(subject)
+    return Finding(NAME, level, excess, small, sentence, remedy, detail, command)
 
 
 def _farthest(subject: Subject, weighted: Weighted) -> str:
@@ -259,19 +260,21 @@ def _mass_missed(subject: Subject, weighted: Weighted) -> Finding:
         f"{mass:.0%} of the posterior's mass lies farther out than any draw (wanted: at most"
         f" {thresholds.SMALL_MASS:.0%})"
     )
-    remedy = "the draws miss the posterior's tails: use orn.nuts(model), which reaches them"
-    return Finding(NAME, level, mass, thresholds.SMALL_MASS, sentence, remedy)
+    remedy, command = another_way(subject)
+    bound = thresholds.SMALL_MASS
+    return Finding(NAME, level, mass, bound, sentence, remedy, command=command)
 
 
 def draws_gaussian(subject: Subject) -> Weighted | None:
     """The draws' Gaussian weighted against the posterior; None where the density is not at hand or
     the draws' covariance is not known whole.
     """
-    if subject.density is None or subject.posterior.covariance.ndim < 2:
+    close = subject.close
+    if close is None or subject.posterior.covariance.ndim < 2:
         return None
     law = Gaussian(subject.posterior.mean, subject.posterior.covariance)
     try:
-        return weigh(subject.density, law, subject.points, subject.seed)
+        return weigh(close.density, law, close.points, subject.seed)
     except np.linalg.LinAlgError:
         return None
 

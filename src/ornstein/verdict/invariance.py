@@ -11,6 +11,7 @@ import scipy.stats
 from ornstein.streams import Purpose, sequence
 from ornstein.types import Array
 from ornstein.verdict import thresholds
+from ornstein.verdict.advice import another_way
 from ornstein.verdict.change import Change, change, two_sided
 from ornstein.verdict.finding import Finding, graded, rounded, skipped, worst
 from ornstein.verdict.moved import DECISIVE, MOST, Moved, move, paired_score
@@ -22,8 +23,6 @@ RANDOM_EACH, RANDOM_DIRECTIONS = 4, 50
 # Beyond so many parameters only the extreme eigenvectors are looked along, beside the parameters.
 MANY, EXTREME = 300, 25
 CLEAR = 2.0  # standard errors of a 5, 50 or 95 % point in a direction that has changed
-# What helps, in words and as options of `ornstein fit`.
-SAMPLER = "--sampler sgld-cv"
 UNBOUNDED = (
     "write parameters that end somewhere on a scale that does not, for instance as logarithms"
 )
@@ -34,7 +33,7 @@ JOINT = 50  # parameters up to which the distance of all of them together counts
 @dataclass(frozen=True, eq=False)
 class Kept:
     """What the moved draws say: the change along named directions and along independent axes, and
-    in the log density.
+    in the log density. `rows` stand for all rows, 0 where all were read.
     """
 
     moved: Moved
@@ -44,6 +43,13 @@ class Kept:
     energy: float
     energy_z: float
     tries: int = 1
+    rows: int = 0
+
+    @property
+    def seen(self) -> str:
+        """How many draws were moved and on which rows, in words."""
+        on = f"{self.rows:,} rows, which stand for all," if self.rows else "all rows"
+        return f"{len(self.moved.before)} draws moved by HMC on {on}"
 
     @property
     def tests(self) -> int:
@@ -67,13 +73,14 @@ class Kept:
 
 def kept_law(subject: Subject) -> Kept | None:
     """Move some of the draws; None where the passes allowed are too few for that."""
-    density, coordinates = subject.density, subject.coordinates
-    if density is None or coordinates is None:
+    close, coordinates = subject.close, subject.coordinates
+    if close is None or coordinates is None:
         return None
     generator = np.random.default_rng(sequence(subject.seed, Purpose.VERDICT, 2))
     z = coordinates.z(subject.some_draws(MOST))
-    passes = subject.budget // 2
-    moved = move(density, coordinates, z, passes, max(passes, subject.cheap_passes), generator)
+    passes = close.passes // 2
+    sweeps = passes if close.rows else max(passes, subject.cheap_passes)
+    moved = move(close.density, coordinates, z, passes, sweeps, generator)
     if moved is None:
         return None
     names, project = _projection(subject, generator)
@@ -81,7 +88,7 @@ def kept_law(subject: Subject) -> Kept | None:
     start, end = coordinates.theta(moved.before), coordinates.theta(moved.after)
     along = change(project(start), project(end), project(everything), subject.independent)
     axes = change(moved.before, moved.after, coordinates.z(everything), subject.independent)
-    return Kept(moved, names, along, axes, *_change_of_energy(moved), subject.tries)
+    return Kept(moved, names, along, axes, *_change_of_energy(moved), subject.tries, close.rows)
 
 
 def _change_of_energy(moved: Moved) -> tuple[float, float]:
@@ -134,8 +141,9 @@ def moved_draws(subject: Subject, kept: Kept | None) -> Finding:
             f"the draws hardly move ({kept.moved.accepted:.0%} of the moves were accepted): too"
             " little to tell"
         )
-        remedy = "use orn.nuts(model)"
-        return Finding(NAME, "caution", np.nan, thresholds.SMALL_CHANGE, sentence, remedy)
+        remedy, command = another_way(subject)
+        bound = thresholds.SMALL_CHANGE
+        return Finding(NAME, "caution", np.nan, bound, sentence, remedy, command=command)
     moment, point, joint = _effects(kept)
     place = int(np.argmax(moment)) if moment.max() > 0 else int(np.argmax(point))
     size = max(float(moment.max()), joint)
@@ -145,7 +153,7 @@ def moved_draws(subject: Subject, kept: Kept | None) -> Finding:
         graded(outside, MOST_OUTSIDE, 10.0 * MOST_OUTSIDE),
     )
     if level == "trusted" and kept.energy_changed and not kept.decisive:
-        return _somewhere(kept)
+        return _somewhere(subject, kept)
     sentence = _sentence(kept, size, float(point.max()), outside)
     if level != "trusted":
         sentence += f", most along {kept.names[place]}"
@@ -154,20 +162,21 @@ def moved_draws(subject: Subject, kept: Kept | None) -> Finding:
         f" {np.exp(0.5 * kept.along.log_ratio[place]):.2g} times as large;"
         f" {kept.moved.accepted:.0%} of the moves were accepted"
     )
-    remedy, command = "the draws are not those of the posterior: use orn.nuts(model)", SAMPLER
+    remedy, command = another_way(subject)
     if outside > MOST_OUTSIDE:
         remedy, command = UNBOUNDED, ""
     return Finding(NAME, level, size, thresholds.SMALL_CHANGE, sentence, remedy, detail, command)
 
 
-def _somewhere(kept: Kept) -> Finding:
+def _somewhere(subject: Subject, kept: Kept) -> Finding:
     """A change of the log density that too few draws can place."""
     sentence = (
-        f"{len(kept.moved.before)} draws moved by HMC on all rows change −log density by"
-        f" {kept.energy:+.2g} on average; too few were moved to see along which direction"
+        f"{kept.seen} change −log density by {kept.energy:+.2g} on average; too few were moved to"
+        " see along which direction"
     )
-    remedy = "use orn.nuts(model), or run longer, so that the check may look at more draws"
-    return Finding(NAME, "caution", np.nan, thresholds.SMALL_CHANGE, sentence, remedy)
+    remedy, command = another_way(subject)
+    bound = thresholds.SMALL_CHANGE
+    return Finding(NAME, "caution", np.nan, bound, sentence, remedy, command=command)
 
 
 def _effects(kept: Kept) -> tuple[Array, Array, float]:
@@ -195,9 +204,9 @@ def _sentence(kept: Kept, size: float, point: float, outside: float) -> str:
     if outside > MOST_OUTSIDE:
         return f"{outside:.1%} of {count} draws lie where the posterior has no density"
     if size == 0.0 and point == 0.0:
-        return f"{count} draws moved by HMC on all rows keep their law"
+        return f"{kept.seen} keep their law"
     moved = f"; a 5, 50 or 95 % point moves by {rounded(point)} sd" if point > 0 else ""
     return (
-        f"{count} draws moved by HMC on all rows change their law by a KL of {rounded(size)}"
+        f"{kept.seen} change their law by a KL of {rounded(size)}"
         f" (wanted: at most {thresholds.SMALL_CHANGE}){moved}"
     )

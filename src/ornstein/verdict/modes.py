@@ -21,10 +21,10 @@ from ornstein.verdict.finding import Finding, graded, skipped
 from ornstein.verdict.importance import Weighted
 from ornstein.verdict.slopes import EVALUATIONS
 from ornstein.verdict.slopes import FEWEST as FEWEST_DRAWS
-from ornstein.verdict.subject import ABSENT, Subject
+from ornstein.verdict.subject import ABSENT, Close, Subject
 
 NAME = "other modes"
-DISTANCES = np.array([12.0, 6.0, 25.0, 3.0, 50.0])  # of starts, in sds
+DISTANCES = np.array([12.0, 25.0, 6.0, 50.0, 3.0])  # of starts, in sds
 STEPS = 60  # of a descent
 FEWEST, MOST = 6, 200  # descents
 FLAT = 0.05  # the slope in z at which a descent has ended
@@ -51,18 +51,50 @@ class Mode:
 
 
 def starts(subject: Subject, count: int, generator: np.random.Generator) -> Array:
-    """Starts of `count` descents, (count, D): the mean with one parameter far off, and points at
-    random, at several distances.
+    """Starts of `count` descents, (count, D): the mean moved along parameters, along principal axes
+    of the draws and at random, at several distances; and where the model says that chains start.
     """
+    assert subject.model is not None
     mean, sd, size = subject.posterior.mean, subject.posterior.sd, subject.dimension
     chosen = generator.permutation(size)[: max(1, count // 4)]
-    axes = np.zeros((len(chosen), size))
-    axes[np.arange(len(chosen)), chosen] = sd[chosen]
-    both = np.concatenate([axes, -axes])
-    along = (DISTANCES[:, None, None] * both).reshape(-1, size)[: -(-3 * count // 4)]
-    random = generator.standard_normal((count, size)) * sd
-    random *= generator.choice(DISTANCES, count)[:, None] / np.sqrt(size)
-    return mean + np.concatenate([along, random])[:count]
+    parameters = np.zeros((len(chosen), size))
+    parameters[np.arange(len(chosen)), chosen] = sd[chosen]
+    random = generator.standard_normal((count, size)) * sd / np.sqrt(size)
+    moved = [
+        _both_ways(parameters)[: -(-count // 2)],
+        _principal_axes(subject)[: max(1, count // 4)],
+        random * generator.choice(DISTANCES, count)[:, None],
+    ]
+    own = subject.model.elsewhere(generator)
+    return np.concatenate([own, mean + np.concatenate(moved)])[:count]
+
+
+def _both_ways(steps: Array) -> Array:
+    """Steps of one sd made longer: each to both sides at one distance, which differ from step to
+    step, before any at the next.
+    """
+    places = np.arange(len(steps))
+    rounds = [
+        np.concatenate([distances, -distances])[:, None] * np.concatenate([steps, steps])
+        for shift in range(len(DISTANCES))
+        for distances in [DISTANCES[(places + shift) % len(DISTANCES)]]
+    ]
+    return np.concatenate(rounds)
+
+
+def _principal_axes(subject: Subject) -> Array:
+    """Steps along principal axes of the draws, longest and shortest in turn: each to both sides at
+    all distances before the next.
+    """
+    covariance = subject.posterior.covariance
+    if covariance.ndim == 1 or subject.large or subject.dimension == 1:
+        return np.zeros((0, subject.dimension))
+    squares, vectors = np.linalg.eigh(covariance)
+    axes = (vectors * np.sqrt(np.maximum(squares, 0.0))).T
+    places = np.arange(len(axes))
+    axes = axes[np.ravel(np.column_stack([places[::-1], places]))[: len(axes)]]
+    steps = np.concatenate([DISTANCES, -DISTANCES])[:, None]
+    return np.concatenate([steps * axis for axis in axes])
 
 
 def descended(
@@ -98,36 +130,46 @@ def descended(
 
 def other_modes(subject: Subject, weighted: Weighted | None) -> tuple[Mode, ...] | None:
     """Modes that no draw is near; None where there are too few passes to look."""
-    density, coordinates = subject.density, subject.coordinates
-    if density is None or coordinates is None or weighted is None:
+    close, coordinates = subject.close, subject.coordinates
+    if close is None or coordinates is None or weighted is None:
         return None
-    left = subject.passes_left(reserved=EVALUATIONS * FEWEST_DRAWS)
-    count = min(max(subject.budget // (5 * STEPS), FEWEST), MOST, max(1, left // STEPS))
+    density = close.density
     generator = np.random.default_rng(sequence(subject.seed, Purpose.VERDICT, 3))
-    if subject.known_modes is not None:
-        ends = coordinates.z(np.reshape(subject.known_modes, (-1, subject.dimension)))
-        energies = density.values(coordinates.theta(ends)) if len(ends) else np.zeros(0)
-        rested = np.isfinite(energies)
-    else:
-        ends, energies, rested = descended(
-            density,
-            coordinates,
-            coordinates.z(starts(subject, count, generator)),
-            min(STEPS, left // count - 1),
-        )
+    ends, energies = _ends(subject, close, coordinates, generator)
     near = coordinates.z(subject.some_draws(1000))
     middle = np.median(near, axis=0)
     found: list[Mode] = []
-    for end, energy in zip(ends[rested], energies[rested], strict=True):
+    for end, energy in zip(ends, energies, strict=True):
         known = [mode.z for mode in found]
         if _is_near(end, near) or any(np.linalg.norm(end - other) < 0.5 for other in known):
             continue
         if _barrier(density, coordinates, end, middle) - energy < BARRIER:
             continue
-        mode = _measured(subject, end, weighted, generator)
+        mode = _measured(subject, close, end, weighted, generator)
         if mode is not None:
             found.append(mode)
     return tuple(found)
+
+
+def _ends(
+    subject: Subject, close: Close, coordinates: Coordinates, generator: np.random.Generator
+) -> tuple[Array, Array]:
+    """Where descents come to rest, in z, and U there; or the modes that are known already."""
+    if subject.known_modes is not None:
+        ends = coordinates.z(np.reshape(subject.known_modes, (-1, subject.dimension)))
+        energies = close.density.values(coordinates.theta(ends)) if len(ends) else np.zeros(0)
+        rested = np.isfinite(energies)
+        return ends[rested], energies[rested]
+    reserved = EVALUATIONS * FEWEST_DRAWS
+    left = close.passes // 2 if close.rows else subject.passes_left(reserved)
+    count = min(max(close.passes // (5 * STEPS), FEWEST), MOST, max(1, left // STEPS))
+    ends, energies, rested = descended(
+        close.density,
+        coordinates,
+        coordinates.z(starts(subject, count, generator)),
+        min(STEPS, left // count - 1),
+    )
+    return ends[rested], energies[rested]
 
 
 def _is_near(point: Array, draws: Array) -> bool:
@@ -144,11 +186,15 @@ def _barrier(density: Density, coordinates: Coordinates, one: Array, other: Arra
 
 
 def _measured(
-    subject: Subject, end: Array, weighted: Weighted, generator: np.random.Generator
+    subject: Subject,
+    close: Close,
+    end: Array,
+    weighted: Weighted,
+    generator: np.random.Generator,
 ) -> Mode | None:
     """The mass about the mode by importance weights on Laplace's Gaussian there."""
-    model, density, coordinates = subject.model, subject.density, subject.coordinates
-    assert model is not None and density is not None and coordinates is not None
+    model, density, coordinates = subject.model, close.density, subject.coordinates
+    assert model is not None and subject.density is not None and coordinates is not None
     if subject.dimension > LARGEST:
         return None
     theta = coordinates.theta(end[None])[0]
@@ -163,6 +209,8 @@ def _measured(
     logs = weighted.lowest - density.values(there.theta(z)) + 0.5 * np.sum(z**2, axis=1)
     mass = scipy.special.logsumexp(logs) - np.log(POINTS)
     mass += 0.5 * subject.dimension * np.log(2.0 * np.pi) + there.log_volume
+    if close.rows:  # what all rows say about it
+        mass += float((density.values(theta[None]) - subject.density.values(theta[None]))[0])
     return Mode(
         end,
         theta,

@@ -173,16 +173,16 @@ def _noise_size(law: Law, noise: Array, whole: bool) -> float:
 def _noises_along(subject: Subject, law: Law, whole: bool) -> Iterator[Array]:
     """C at a few places of the chain and opposite to them."""
     assert subject.model is not None
-    model, mode, probabilities = subject.model, law.curvature.mode, law.curvature.probabilities
+    model, mode = subject.model, law.curvature.mode
     if _iterates_kept(subject, law) and whole:
         for draw, first, second in subject.gradients_at_draws:
             yield second - np.outer(first, first)
-            opposite, square = drawn_moments(model, probabilities, 2.0 * mode - draw)
+            opposite, square = drawn_moments(model, law.curvature, 2.0 * mode - draw)
             yield square - np.outer(opposite, opposite)
         return
     for point in _places(subject, law):
         for place in (point, 2.0 * mode - point):
-            first, second = drawn_moments(model, probabilities, place, not whole)
+            first, second = drawn_moments(model, law.curvature, place, not whole)
             yield second - (np.outer(first, first) if whole else first**2)
 
 

@@ -23,6 +23,7 @@ from ornstein.verdict.coordinates import Coordinates, wider_of
 from ornstein.verdict.density import Density
 from ornstein.verdict.effective import fewest_effective
 from ornstein.verdict.monte_carlo import MonteCarloError, expected_error
+from ornstein.verdict.sampled_rows import ROWS, sampled
 
 if TYPE_CHECKING:
     from ornstein.curvature.curvature import Curvature
@@ -39,9 +40,11 @@ MORE = 1.5
 MOST_CHEAP_PASSES = 200_000
 # The least and largest number of points of importance weights.
 FEWEST_POINTS, MOST_POINTS = 24, 2000
+# With more passes than this all rows are read; with fewer a sample of them may stand for all.
+ENOUGH_PASSES = 2000
 # Draws at which the gradients of all rows are looked at: as many as make so many rows, but no fewer
-# and no more.
-ROWS_AT_DRAWS, FEWEST_DRAWS, MOST_DRAWS = 1e6, 8, 100
+# and no more. At each, second moments cost as much as so many passes as there are parameters.
+ROWS_AT_DRAWS, FEWEST_DRAWS, MOST_DRAWS = 1e6, 2, 100
 STAND_INS = 1000  # points of the draws' Gaussian where single draws were not kept
 # Beyond so many parameters what costs D³ or D² numbers per row is left out, or done on diagonals.
 LARGE = 200
@@ -82,6 +85,23 @@ class Law:
         batch = effective_batch(dynamics.scheme, self.curvature.n_data, dynamics.batch_size)
         met = batch * congruence(modes.inverse.T, driven)
         return met + self.curvature.noise if dynamics.control_variates else met
+
+
+@dataclass(frozen=True, eq=False)
+class Close:
+    """The density for looks at many points, and how many passes these may take.
+
+    `rows` is how many rows stand for all of them, 0 where all are read.
+    """
+
+    density: Density
+    passes: int
+    rows: int = 0
+
+    @property
+    def points(self) -> int:
+        """How many points importance weights may take."""
+        return int(np.clip(self.passes // 4, FEWEST_POINTS, MOST_POINTS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,13 +171,34 @@ class Subject:
     def cheap_passes(self) -> int:
         """How many passes over the data take about a second."""
         assert self.model is not None
-        cheap = PRODUCTS / (self.model.work * (0.04 * self.dimension + 12.0))
+        return self._in_a_second(self.model.work)
+
+    def _in_a_second(self, rows: int) -> int:
+        cheap = PRODUCTS / (rows * (0.04 * self.dimension + 12.0))
         return int(min(cheap, MOST_CHEAP_PASSES))
 
+    @cached_property
+    def close(self) -> Close | None:
+        """What looks at many points use: all rows, or a sample of them where passes over all would
+        be too few; None where the density is not at hand.
+        """
+        if self.density is None:
+            return None
+        whole = Close(self.density, self.budget)
+        curvature, around = self.posterior.curvature, self.coordinates
+        if self.budget >= ENOUGH_PASSES or curvature is None or around is None:
+            return whole
+        generator = np.random.default_rng(sequence(self.seed, Purpose.VERDICT, 7))
+        found = sampled(self.density, curvature, self.flat_draws, around, generator)
+        return whole if found is None else Close(found, self._in_a_second(ROWS), ROWS)
+
     @property
-    def points(self) -> int:
-        """How many points importance weights may take."""
-        return int(np.clip(self.budget // 4, FEWEST_POINTS, MOST_POINTS))
+    def passes_taken(self) -> float:
+        """Passes over the data that the looks have taken so far."""
+        if self.density is None or self.close is None:
+            return 0.0
+        sampled = self.close.density.passes * self.close.rows / self.density.model.n_data
+        return self.density.passes + sampled
 
     @property
     def aims_elsewhere(self) -> bool:
@@ -234,9 +275,9 @@ class Subject:
         as minibatches hold them.
         """
         assert self.model is not None
-        probabilities = None if self.law is None else self.law.curvature.probabilities
+        curvature = None if self.law is None else self.law.curvature
         return [
-            (draw, *drawn_moments(self.model, probabilities, draw))
+            (draw, *drawn_moments(self.model, curvature, draw))
             for draw in self.some_draws(self.draws_looked_at)
         ]
 
@@ -245,11 +286,16 @@ class Subject:
         """Why the draws are no chains that could be looked at one after the other; empty where they
         are.
         """
-        if str(self.posterior.settings.get("keep", "")).startswith("low-rank"):
+        if self.from_moments:
             return "the draws were made from the moments of the chain"
         if self.posterior.draws.shape[1] < SHORTEST:
             return f"{self.posterior.draws.shape[1]} draws a chain were kept, {SHORTEST} are needed"
         return ""
+
+    @property
+    def from_moments(self) -> bool:
+        """Whether the draws were made from the moments of the chain."""
+        return str(self.posterior.settings.get("keep", "")).startswith("low-rank")
 
     def some_draws(self, count: int) -> Array:
         """Draws spread evenly over all chains, (count, D); fewer where there are fewer."""

@@ -27,6 +27,7 @@ from ornstein.verdict.finding import LEVELS, NOTE, SKIPPED, Finding, worst
 from ornstein.verdict.importance import measured_distance
 from ornstein.verdict.invariance import Kept, kept_law, moved_draws
 from ornstein.verdict.modes import modes_finding
+from ornstein.verdict.networks import network_as_a_whole
 from ornstein.verdict.slopes import NAME as GRADIENT
 from ornstein.verdict.slopes import gradient_of_density
 from ornstein.verdict.subject import Subject
@@ -182,12 +183,11 @@ def judge(
     with np.errstate(all="ignore"):
         verdict = Verdict(tuple(_findings(subject, around, False)))
         modes = None if subject.unsound else _tried(lambda: around.modes)
-    density = None if subject.unsound else subject.density
     if known_modes is None and modes is not None:
         known_modes = tuple(mode.theta for mode in modes)
     if known_modes is not None and there is not None:
         known_modes = tuple(there.original(mode) for mode in known_modes)
-    return Judgement(verdict, known_modes, 0.0 if density is None else float(density.passes))
+    return Judgement(verdict, known_modes, subject.passes_taken)
 
 
 def _findings(subject: Subject, around: Surroundings, stein: bool | int) -> list[Finding]:
@@ -222,6 +222,7 @@ def _evidence(subject: Subject, around: Surroundings, kept: Kept | None) -> Iter
         ("measured distance", lambda: measured_distance(subject, weighted)),
         ("other modes", lambda: modes_finding(subject, around.modes)),
         ("gradient", lambda: gradient_of_density(subject)),
+        ("whole network", lambda: network_as_a_whole(subject)),
     )
     for name, look in looks:
         if (found := _looked(name, look)) is not None:

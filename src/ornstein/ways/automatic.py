@@ -126,6 +126,8 @@ def _pursued(course: Course, model: Model, request: SampleRequest, limits: Limit
 
 def chooses(model: object, request: SampleRequest) -> bool:
     """Whether the library chooses the way: where matrices can be held."""
+    if isinstance(model, Model) and model.undivided:
+        return True
     if not isinstance(model, Model) or model.dim > FULL_LIMIT:
         return False
     return request.curvature is None or not request.curvature.diagonal

@@ -91,8 +91,9 @@ class Plan:
 
     def __str__(self) -> str:
         situation = self.situation
+        rows = "all data at once" if situation.model.undivided else f"{situation.n_data:,} rows"
         head = (
-            f"Plan for {situation.n_data:,} rows and {situation.dim:,} parameters, budget"
+            f"Plan for {rows} and {situation.dim:,} parameters, budget"
             f" {self.budget:,.0f} passes ({situation.passes:,.0f} spent on planning)"
         )
         texts = [("", *COLUMNS), *(self._texts(row) for row in self.rows)]

@@ -104,6 +104,8 @@ def survey(
     """
     if curvature is not None and curvature.dim != model.dim:
         raise InputError(f"the curvature has {curvature.dim} parameters, the model {model.dim}")
+    if model.undivided:
+        return Situation(model, None, model.undivided, None, 0.0)
     counted = CountedPasses(derivatives_of(model))
     if curvature is None:
         try:

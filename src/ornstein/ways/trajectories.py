@@ -27,6 +27,8 @@ FAR = 3.0
 # Draws of a chain below which a run that was cut short is none.
 FEWEST_DRAWS = 50
 ON_DISK = "it needs all rows in memory"
+# Of NUTS that finds its own metric: fewer steps know too little of it.
+LEAST_WARMUP = 300
 # Parameters up to which a mass matrix is adapted whole.
 DENSE = 100
 
@@ -91,9 +93,10 @@ class Nuts:
             return impossible(self.name, ON_DISK)
         leapfrogs = 15.0 if situation.probe is not None else 31.0
         words = "exact; finds its own metric"
+        way = self._warmed(request)
         if situation.curvature is None:
-            words = f"needs no curvature. {situation.why}"
-        return _forecast(self, situation, request, leapfrogs, words)
+            words = situation.model.undivided or f"needs no curvature. {situation.why}"
+        return _forecast(way, situation, request, leapfrogs, words)
 
     @one_thread()
     def run(
@@ -103,18 +106,34 @@ class Nuts:
         centre = model.init if request.init is None else model.flat(request.init)
         if situation.curvature is not None and request.init is None:
             centre = situation.curvature.mode
-        starts, _ = dispersed(model, centre, int(request.chains), request.seed)
-        # two chains start apart, the others near the centre
-        starts[2:] *= 0.25
-        starts = _with_density(situation, centre, starts)
+        starts = _apart(situation, request, centre)
         root = None if situation.probe is None else situation.root
         if root is not None:
             starts = np.linalg.solve(root, starts.T).T
-        return _drawn(self, situation, request, centre, starts, root, True, work)
+        way = self._warmed(request)
+        return _drawn(way, situation, request, centre, starts, root, True, work)
+
+    def _warmed(self, request: SampleRequest) -> Nuts:
+        """With a warm-up that is no longer than the draws where few are asked for."""
+        return replace(self, warmup=min(self.warmup, max(LEAST_WARMUP, int(request.draws))))
 
     def longer(self) -> Nuts:
         accept = min(0.99, 1.0 - (1.0 - self.target_accept) / 5.0)
         return replace(self, times=4 * self.times, target_accept=accept)
+
+
+def _apart(situation: Situation, request: SampleRequest, centre: Array) -> Array:
+    """Displacements of the chains' starts from the centre: the model's own, or two apart and the
+    others near the centre.
+    """
+    chains = int(request.chains)
+    known = situation.curvature is not None or request.init is not None
+    own = None if known else situation.model.starts(chains, request.seed)
+    if own is not None:
+        return own - centre
+    starts, _ = dispersed(situation.model, centre, chains, request.seed)
+    starts[2:] *= 0.25
+    return _with_density(situation, centre, starts)
 
 
 def _forecast(

@@ -31,6 +31,7 @@ from ornstein.interfaces.cli.arguments import (
     Family,
     Force,
     Formula,
+    Groups,
     Link,
     MaxSteps,
     Missing,
@@ -39,12 +40,14 @@ from ornstein.interfaces.cli.arguments import (
     Priors,
     Resume,
     Robust,
+    Scale,
     Scheduler,
     Seed,
     Strict,
     Target,
     Use,
     Weights,
+    Zero,
     client_of,
     model_of,
     request_of,
@@ -93,6 +96,8 @@ def fit(
     offset: Offset = None,
     exposure: Exposure = None,
     weights: Weights = None,
+    zero: Zero = None,
+    scale: Scale = None,
     missing: Missing = "drop",
     decimal: Decimal = None,
     prior: Priors = None,
@@ -151,6 +156,8 @@ def fit(
         offset,
         exposure,
         prior,
+        zero,
+        scale,
         family=family,
         link=link,
         weights=weights,
@@ -264,6 +271,7 @@ def predict(
         int, typer.Option(help="Use at most this many posterior draws.", min=2)
     ] = 1000,
     expectation: Expectation = False,
+    groups: Groups = "average",
     seed: Seed = 0,
     decimal: Decimal = None,
     force: Force = False,
@@ -286,7 +294,7 @@ def predict(
     require_not_input([path], [data, fit])
     posterior, spec = from_table(load(fit), str(fit))
     frame = read_table(data, decimal)
-    predicted = predict_table(posterior, frame, probability, draws, seed, expectation)
+    predicted = predict_table(posterior, frame, probability, draws, seed, expectation, groups)
     if path.exists():
         require_own([path], lambda earlier: has_columns(earlier, list(predicted.columns)), force)
         console.remark(f"{path} holds earlier predictions, which are replaced")

@@ -39,7 +39,7 @@ Formula = Annotated[
     typer.Option(
         "--formula",
         "-f",
-        help="Such as 'y ~ a * b + bs(c, df=5)'; in place of --target and --use.",
+        help="Such as 'y ~ a * b + bs(c, df=5) + (1 | g)'; in place of --target and --use.",
         show_default=False,
     ),
 ]
@@ -103,6 +103,12 @@ Scale = Annotated[
     typer.Option(
         help="Terms that explain the scale of a gaussian or student-t family: 'x + z'.",
         show_default=False,
+    ),
+]
+Groups = Annotated[
+    str,
+    typer.Option(
+        help="Of a mixed model: predict for the average group, or for new ones (average, new)."
     ),
 ]
 SAMPLER_HELP = (
@@ -294,18 +300,18 @@ def robust_sampler(name: str) -> Sampler:
 def model_of(data: Path, request: Request, folder_too: bool = False) -> Model:
     """Read and understand the table, and print what was understood."""
     from ornstein.checks import printable
+    from ornstein.entrances.models import from_table, glm, understood
     from ornstein.interfaces.cli import console
-    from ornstein.regression.regress import regression
 
+    model: Model
     if data.is_dir() and folder_too:
-        from ornstein.entrances.models import glm
         from ornstein.regression.folder import ParquetFolder, regression_on
 
         model, spec = regression_on(request, ParquetFolder.at(data), glm)
+        first, *others = spec.understood(model.n_data)
     else:
-        model = table_model = regression(request, data)
-        spec = table_model.spec
-    first, *others = spec.understood(model.n_data)
+        model = table_model = from_table(request, data)
+        first, *others = understood(table_model)
     console.remark(f"{printable(data.name)}: {first}")
     for note in others:
         console.remark(note)

@@ -112,11 +112,14 @@ def write_netcdf(readable: Posterior, spec: Spec, path: Path) -> Path:
     from ornstein.posterior.arviz import inference_data, netcdf_bytes
 
     params = {name: np.asarray(values) for name, values in readable.params.items()}
-    coordinates = {"feature": list(spec.feature_names)}
-    dimensions = {"coef": ["feature"]}
-    if len(spec.classes) > 2 or params["coef"].ndim == 4:
-        coordinates |= {"class": list(spec.classes[1:])}
-        dimensions = {"coef": ["feature", "class"], "intercept": ["class"]}
+    coordinates: dict[str, list[str]] = {}
+    dimensions: dict[str, list[str]] = {}
+    if "coef" in params:  # not of a mixed model, which names each coefficient
+        coordinates = {"feature": list(spec.feature_names)}
+        dimensions = {"coef": ["feature"]}
+        if len(spec.classes) > 2 or params["coef"].ndim == 4:
+            coordinates |= {"class": list(spec.classes[1:])}
+            dimensions = {"coef": ["feature", "class"], "intercept": ["class"]}
     attributes = {name: str(value) for name, value in readable.settings.items()}
     content = netcdf_bytes(inference_data(params, attributes, coordinates, dimensions))
     with replacing(path) as temporary:

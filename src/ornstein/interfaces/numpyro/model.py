@@ -1,123 +1,185 @@
-"""Ordinary NumPyro models: the likelihood over the data plate and the prior taken apart, so that
-minibatches can be drawn.
+"""Ordinary NumPyro models as Models: divided into rows where they can be, so that minibatches can
+be drawn, and else run on all their data.
 
 The parameters are NumPyro's unconstrained values: with z = T(u) the constrained value of a latent
 site,
 
     log prior(u) = Σ log p(z) + log |∂T/∂u|,
-    log likelihood of row n = the log densities inside the plate, run on row n.
+    log likelihood of row n = the log densities of the observed sites, run on row n.
 
-One row is run by slicing every argument whose leading axis is the plate's and by making the plate
-one row long. Nothing in a Python function promises that this is right (it may centre its data, or
-close over them), so it is held against NumPyro's own full-data density at the start, near the mode
-and around it, and refused where they differ. Every row as a minibatch of one is then enumerated, so
-that agreement also says that the minibatch estimate is unbiased.
+One row is run by slicing every array whose leading axis is that of the data, among the arguments
+and outside the function, and by making the data plate one row long where there is one. Nothing in a
+Python function promises that this is right (it may centre its data), so it is compared with
+NumPyro's own full-data density at the start, near the mode and around it. Every row as a minibatch
+of one is then enumerated, so that agreement also says that the minibatch estimate is unbiased.
+Where they differ the model is run on all its data.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.optimize
+from numpyro.infer import init_to_uniform
 
 from ornstein.compute.compiled import compiled
 from ornstein.compute.precision import double
 from ornstein.curvature.autodiff import Autodiff
-from ornstein.errors import InputError
-from ornstein.interfaces.numpyro.running import Evaluation, Site, WholeDensity, bound, whole_trace
+from ornstein.interfaces.numpyro.arguments import bound, first_line
+from ornstein.interfaces.numpyro.predicting import Predict, groups
+from ornstein.interfaces.numpyro.running import Evaluation, LogLikelihood, LogPrior, constrained
 from ornstein.interfaces.numpyro.splitting import (
-    classified,
+    IndivisibleError,
     coordinate_names,
+    divided,
+    evaluations,
     listed,
+    require_sound,
     same_values,
-    split_arguments,
-    unconstrained_shape,
 )
+from ornstein.interfaces.numpyro.undivided import WholeModel
+from ornstein.interfaces.numpyro.whole import Whole, flat_starts
 from ornstein.model.model import Model
-from ornstein.types import PyTree, Traced
+from ornstein.posterior.own_function import OwnGroups
+from ornstein.types import Array, PyTree, Traced
 
-if TYPE_CHECKING:
-    from numpyro.distributions import Distribution
-
-BESIDE = 0.1  # zero, where the search for a start begins
-FARTHEST = 10.0  # that it may move the logarithm of a scale
-_ROW_BY_ROW = (
-    "Everything the data plate depends on must come row by row through arguments with that leading"
-    " axis: standardise and count before the model, hand sizes over as numbers, and do not take"
-    " data from outside the function"
-)
+STARTS, ROUNDS = 3, 4  # of searches for other modes, and of draws of the prior for them
+FARTHEST = 10.0  # that a search for a start may move the logarithm of a scale
 
 
-def from_numpyro(model_fn: Callable[..., object], *args: PyTree, **kwargs: PyTree) -> NumPyroModel:
-    """A NumPyro model and its data as a Model, to be minibatched.
+def from_numpyro(
+    model_fn: Callable[..., object],
+    *args: PyTree,
+    init_strategy: Callable[..., Any] = init_to_uniform,
+    **kwargs: PyTree,
+) -> Model:
+    """A NumPyro model and its data as a Model.
+
+    Where the observed values are a sum over rows, with a `numpyro.plate` or without, the rows are
+    found (among the arguments, in closures, partial arguments, conditions and data frames), and
+    every way of `orn.plan` is open. Other models (a latent for each example, time series, Gaussian
+    processes) are run on all their data, by NUTS; `model.undivided` says why. Discrete latents are
+    summed out, with the extra `enumeration`.
 
     `orn.sample` then delivers `post.params`, `post.summary()` and `post.to_arviz()` under the
-    model's own site names on the constrained scale, with deterministic sites that do not depend on
-    the data; `post.draws`, `mean` and `covariance` are of the unconstrained values, on which the
-    sampler works. `post.predict` gives the mean of the observed site for new rows: one array where
-    the model has one argument besides the response, else a dict of arrays by argument name.
+    model's own site names on the constrained scale, with deterministic sites; `post.draws`, `mean`
+    and `covariance` are of the unconstrained values, on which the sampler works.
 
-    The observed sites must lie in a `numpyro.plate` over the rows, and the data must be arguments
-    with a leading axis of the plate's size. Latents of groups that rows point to are welcome; a
-    latent inside the data plate is refused, because a minibatch sees only some of its values, and
-    so are discrete latents.
+    Args:
+        model_fn: the model, with everything that wraps it (handlers, functools.partial).
+        args, kwargs: what `numpyro.infer.MCMC.run` would be given.
+        init_strategy: where searches and chains start, of numpyro.infer.initialization.
 
     >>> import numpy as np, numpyro, numpyro.distributions as dist
     >>> def regression(x, y):
     ...     slope = numpyro.sample("slope", dist.Normal(0.0, 1.0))
     ...     sigma = numpyro.sample("sigma", dist.HalfNormal(1.0))
-    ...     with numpyro.plate("data", len(y)):
-    ...         numpyro.sample("y", dist.Normal(slope * x, sigma), obs=y)
+    ...     numpyro.sample("y", dist.Normal(slope * x, sigma), obs=y)
     >>> x = np.random.default_rng(0).normal(size=500)
     >>> model = from_numpyro(regression, x, 2.0 * x + np.cos(x))
     >>> model.n_data, model.names
     (500, ('log sigma', 'slope'))
     """
     arguments = bound(model_fn, args, kwargs)
-    sites = whole_trace(model_fn, arguments)
-    latents, plates, n_data = classified(sites)
-    evaluation, rows = split_arguments(model_fn, arguments, sites, plates, n_data)
+    whole = Whole.of(model_fn, arguments, init_strategy)
+    require_sound(whole)
     with double():
-        start = {site["name"]: np.zeros(unconstrained_shape(site)) for site in latents}
-        names = coordinate_names(latents)
-    model = NumPyroModel(evaluation, rows, start, names)
-    whole = WholeDensity(model_fn, arguments)
-    model._settle(whole)
-    return model
+        names = coordinate_names(whole.latents)
+    try:
+        return _in_rows(whole, model_fn, arguments, names)
+    except IndivisibleError as error:
+        reason = f"The model is not a sum over rows: {error}. NUTS takes all data at every step"
+        return WholeModel(whole, names, reason)
 
 
-class NumPyroModel(Model):
+def _in_rows(
+    whole: Whole,
+    model_fn: Callable[..., object],
+    arguments: dict[str, PyTree],
+    names: tuple[str, ...],
+) -> NumPyroModel:
+    """The model divided into rows, by the first way that gives its density."""
+    division = divided(whole)
+    refusal: IndivisibleError | None = None
+    for evaluation, rows in evaluations(whole, division, model_fn, arguments):
+        try:
+            model = NumPyroModel(whole, evaluation, rows, names)
+            model._settle()
+            return model
+        except IndivisibleError as error:
+            refusal = error
+    assert refusal is not None
+    raise refusal
+
+
+class NumPyroModel(Model, OwnGroups):
     """A model made by `from_numpyro`; `evaluation` says how one row is run."""
 
+    whole: Whole
     evaluation: Evaluation
     delivered: tuple[str, ...]
 
     def __init__(
         self,
+        whole: Whole,
         evaluation: Evaluation,
-        rows: dict[str, Traced],
-        start: dict[str, Traced],
+        rows: Mapping[str, Array],
         names: tuple[str, ...],
     ) -> None:
-        vars(self).update(evaluation=evaluation)
-        vars(self).update(delivered=tuple(sorted(start)))
-        predict = Predict(evaluation) if evaluation.predictable else None
+        start = whole.start
+        vars(self).update(whole=whole, evaluation=evaluation, delivered=tuple(sorted(start)))
+        predict = Predict(whole, evaluation)
         try:
             super().__init__(
                 LogLikelihood(evaluation), rows, LogPrior(evaluation), start, predict, names=names
             )
-        except InputError as error:
-            raise InputError(
-                f"the model cannot be run on one row of {listed(evaluation.rows)}: {error}."
-                f" {_ROW_BY_ROW}"
+        # whatever a model that needs all its data stumbles over
+        except Exception as error:
+            raise IndivisibleError(
+                f"it cannot be run on one row of {listed(evaluation.rows.names)}:"
+                f" {first_line(error)}"
             ) from error
 
-    def constrained(self, draws: np.ndarray) -> dict[str, np.ndarray] | None:
+    @property
+    def network_way(self) -> str:
+        """NUTS, as NumPyro itself would take."""
+        return "nuts"
+
+    def elsewhere(self, generator: np.random.Generator) -> Array:
+        """NumPyro's initial values, and draws of the prior where it can be drawn from."""
+        own = flat_starts(self.whole, STARTS, int(generator.integers(2**31)))
+        try:
+            prior = [self._prior_draw(int(generator.integers(2**31))) for _ in range(STARTS)]
+        except NotImplementedError:  # an improper prior
+            return own
+        drawn = np.array(prior)
+        return np.concatenate([own, drawn[np.all(np.isfinite(drawn), axis=1)]])
+
+    def _prior_draw(self, seed: int) -> Array:
+        """Each site is drawn given the others, from random numbers of its own, again and again:
+        after as many rounds as sites depend on each other that is a draw of all together.
+        """
+        from numpyro.distributions.transforms import biject_to
+
+        with double():
+            params = self.layout.unflatten(jnp.asarray(self.init))
+            keys = dict(
+                zip(params, jax.random.split(jax.random.key(seed), len(params)), strict=True)
+            )
+            for _ in range(ROUNDS):
+                sites, _ = self.evaluation.sites(params, self.evaluation.rows.blank(1), 1)
+                laws = {name: sites[name]["fn"] for name in params}
+                params = {
+                    name: biject_to(law.support).inv(law.sample(keys[name]))
+                    for name, law in laws.items()
+                }
+            return np.asarray(self.layout.flatten(params), dtype=float)
+
+    def constrained(self, draws: Array) -> dict[str, Array] | None:
         """Draws (..., D) of the unconstrained values as constrained values by site name,
         deterministic sites included.
         """
@@ -132,16 +194,22 @@ class NumPyroModel(Model):
             for name in self.delivered
         }
 
-    def _settle(self, whole: WholeDensity) -> None:
-        """Find a start near the mode, hold the split against the whole density there and around
-        it.
+    def starts(self, count: int, seed: int) -> Array | None:
+        """Where chains start that know no mode, as NumPyro's would: (count, D)."""
+        return flat_starts(self.whole, count, seed)
+
+    def arviz_group(self, name: str, draws: Array, seed: int) -> dict[str, Array]:
+        return groups(self.whole, self.layout, draws, name, seed)
+
+    def _settle(self) -> None:
+        """Compare the rows with the density of all data, find a start near the mode, and compare
+        again there and around it.
         """
-        generator = np.random.default_rng(0)
+        whole, generator = self.whole, np.random.default_rng(0)
         derivatives = Autodiff(self)
-        vars(self).update(init=_finite_start(self, whole, generator))
         _require_same(self, derivatives, whole, self.init, "the start")
 
-        def value_and_gradient(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        def value_and_gradient(theta: Array) -> tuple[float, Array]:
             value, slope = derivatives.value_and_gradient(theta)
             prior_value, prior_slope = self.scaled_prior(theta)
             return value + prior_value, slope + prior_slope
@@ -164,7 +232,7 @@ class NumPyroModel(Model):
             )
         vars(self).update(delivered=_independent_of_data(self, whole))
 
-    def _escapes(self, moved: np.ndarray) -> bool:
+    def _escapes(self, moved: Array) -> bool:
         """Whether a search has moved a transformed value, such as the log of a scale, so far that
         it may be on its way to no maximum: nowhere to start from.
         """
@@ -172,94 +240,8 @@ class NumPyroModel(Model):
         return bool(np.any(np.abs(moved[transformed]) > FARTHEST))
 
 
-@dataclass(frozen=True)
-class LogLikelihood:
-    """Log density of the observed sites of one row."""
-
-    evaluation: Evaluation
-
-    def __call__(self, params: PyTree, example: PyTree) -> Traced:
-        sites, _ = self.evaluation.sites(params, jax.tree.map(lambda leaf: leaf[None], example), 1)
-        total = jnp.zeros(())
-        for name in self.evaluation.observed:
-            site = sites[name]
-            shrunk = [
-                sites[frame.name]["args"][0]
-                for frame in site["cond_indep_stack"]
-                if frame.name in self.evaluation.plates
-            ]
-            # NumPyro scales the one row up by the size of its plate
-            total = total + _log_density(site) / shrunk[0]
-        return total
-
-
-@dataclass(frozen=True)
-class LogPrior:
-    """Log density of everything that is not in the data plate, on the scale of the unconstrained
-    values.
-    """
-
-    evaluation: Evaluation
-
-    def __call__(self, params: PyTree) -> Traced:
-        sites, log_determinant = self.evaluation.sites(params, self.evaluation.blank_rows(1), 1)
-        others = [
-            site
-            for site in sites.values()
-            if site["type"] == "sample" and site["name"] not in self.evaluation.observed
-        ]
-        return sum((_log_density(site) for site in others), log_determinant)
-
-
-@dataclass(frozen=True)
-class Predict:
-    """Mean of the observed site (probabilities of a categorical one) for new rows; what
-    `Posterior.predict` calls.
-    """
-
-    evaluation: Evaluation
-
-    def __call__(self, params: PyTree, inputs: PyTree) -> Traced:
-        wanted = self.evaluation.inputs
-        given = (
-            dict(inputs)
-            if isinstance(inputs, Mapping)
-            else {wanted[0]: inputs}
-            if len(wanted) == 1
-            else {}
-        )
-        if set(given) != set(wanted):
-            raise InputError(
-                f"predict needs a dict of arrays with the keys {listed(wanted)}; got"
-                f" {listed(sorted(given))}"
-            )
-        count = next(iter(given.values())).shape[0]
-        rows = self.evaluation.blank_rows(count)
-        rows |= {name: jnp.asarray(value, rows[name].dtype) for name, value in given.items()}
-        sites, _ = self.evaluation.sites(params, rows, count)
-        return _mean(sites[self.evaluation.observed[0]]["fn"])
-
-
-def _finite_start(
-    model: NumPyroModel, whole: WholeDensity, generator: np.random.Generator
-) -> np.ndarray:
-    """A point beside zero, or as NumPyro does one within ±2, where the density is finite.
-
-    At zero itself gradients may be wrong: that of NumPyro's Bernoulli(logits=0) is off by a half.
-    """
-    theta = model.init + generator.uniform(-BESIDE, BESIDE, model.dim)
-    for _ in range(20):
-        if np.isfinite(whole(model.layout.unflatten(theta))[0]):
-            return theta
-        theta = generator.uniform(-2.0, 2.0, model.dim)
-    raise InputError(
-        "the model's log density is not finite at any of 20 starting points: look at the priors and"
-        " the data"
-    )
-
-
 def _require_same(
-    model: NumPyroModel, derivatives: Autodiff, whole: WholeDensity, theta: np.ndarray, where: str
+    model: NumPyroModel, derivatives: Autodiff, whole: Whole, theta: Array, where: str
 ) -> None:
     """The log density over all data must be the sum over single rows plus the prior."""
     expected, precise = whole(model.layout.unflatten(theta))
@@ -270,19 +252,18 @@ def _require_same(
     tolerance = (1e-10 if precise else 1e-5) * (model.n_data + abs(expected - prior)) + 1e-8
     tolerance += (1e-12 if precise else 1e-5) * abs(prior)
     if not abs(found - expected) <= tolerance:
-        raise InputError(
-            f"the model does not split into rows: at {where} its log density over all data is"
-            f" {expected:.6g}, the sum over single rows of {listed(model.evaluation.rows)} and the"
-            f" prior is {found:.6g}. {_ROW_BY_ROW}"
+        raise IndivisibleError(
+            f"at {where} its log density over all data is {expected:.6g}, the sum over single rows"
+            f" of {listed(model.evaluation.rows.names)} and the prior is {found:.6g}"
         )
 
 
-def _independent_of_data(model: NumPyroModel, whole: WholeDensity) -> tuple[str, ...]:
+def _independent_of_data(model: NumPyroModel, whole: Whole) -> tuple[str, ...]:
     """The latent sites, and the deterministic ones that come out the same without the data."""
     params = model.layout.unflatten(model.init)
-    sites = whole.sites(params)
+    sites, evaluation = whole.at(params), model.evaluation
     with double():
-        alone, _ = model.evaluation.sites(params, model.evaluation.blank_rows(1), 1)
+        alone, _ = evaluation.sites(params, evaluation.rows.blank(1), 1)
     same = [
         name
         for name, site in sites.items()
@@ -293,24 +274,4 @@ def _independent_of_data(model: NumPyroModel, whole: WholeDensity) -> tuple[str,
 
 @compiled
 def _constrained(evaluation: Evaluation, params: PyTree) -> dict[str, Traced]:
-    def one(values: PyTree) -> dict[str, Traced]:
-        sites, _ = evaluation.sites(values, evaluation.blank_rows(1), 1)
-        kept = ("sample", "deterministic")
-        return {
-            name: jnp.asarray(site["value"]) for name, site in sites.items() if site["type"] in kept
-        }
-
-    return jax.vmap(one)(params)
-
-
-def _log_density(site: Site) -> Traced:
-    density = site["fn"].log_prob(site["value"])
-    return jnp.sum(density if site["scale"] is None else site["scale"] * density)
-
-
-def _mean(law: Distribution) -> Traced:
-    import numpyro.distributions as dist
-
-    return (
-        law.probs if isinstance(law, dist.CategoricalProbs | dist.CategoricalLogits) else law.mean
-    )
+    return jax.vmap(lambda values: constrained(evaluation, values))(params)

@@ -1,177 +1,130 @@
-"""A NumPyro model run at given unconstrained values: on all of its data, or on some rows of them.
+"""A NumPyro model run on some of its rows, at given unconstrained values.
 
-Rows are the leaves of the arguments whose leading axis is the data plate's; to run some of them
-these leaves are replaced and the plate is made that long, and everything else stays as it was
-given.
+Rows are the leaves of the arguments, and the arrays taken from outside, whose leading axis is that
+of the data; to run some of them these are replaced and the data plates are made that long, and
+everything else stays as it was given.
 """
 
 from __future__ import annotations
 
-import inspect
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+from numpyro import handlers
+from numpyro.distributions.transforms import biject_to
 
-from ornstein.checks import require_finite
-from ornstein.compute.precision import double
-from ornstein.errors import InputError
-from ornstein.model import tables
+from ornstein.interfaces.numpyro.arguments import KINDS, Fixed, as_jax, call_of
+from ornstein.interfaces.numpyro.handled import Function, Site, Sites, SomeRows, alone
+from ornstein.interfaces.numpyro.outside import Outside, with_rows
 from ornstein.types import PyTree, Traced
 
-Site = dict[str, Any]  # what NumPyro records of one statement
-Sites = dict[str, Site]
-
-KINDS = {"f": float, "i": int, "u": int, "b": bool}
-# NumPyro's stack of handlers is one list for all threads, and chains are compiled on threads of
-# their own.
-_ONE_AT_A_TIME = threading.RLock()
+if TYPE_CHECKING:
+    import inspect
 
 
-@dataclass(frozen=True, eq=False)
-class Fixed:
-    """An argument that is not sliced; equal values compare equal, so that fits share compiled
-    code.
+@dataclass(frozen=True)
+class Rows:
+    """The leaves that are rows.
+
+    Attributes:
+        names: of the leaves. shapes, kinds: of one row of each.
+        gaps: leaves with NaN, whose rows hold 0 there and say so in another leaf.
+        responses: leaves that are observed values.
     """
 
-    value: object
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    kinds: tuple[str, ...]
+    gaps: tuple[str, ...]
+    responses: tuple[str, ...]
 
-    def _key(self) -> tuple[object, ...]:
-        if isinstance(self.value, np.ndarray):
-            return self.value.shape, str(self.value.dtype), self.value.tobytes()
-        return type(self.value), self.value
+    def blank(self, count: int) -> dict[str, Traced]:
+        """Ones for rows, where no value of theirs is asked for: a valid weight, count and label
+        alike.
+        """
+        rows = {
+            name: jnp.ones((count, *shape), KINDS[kind])
+            for name, shape, kind in zip(self.names, self.shapes, self.kinds, strict=True)
+        }
+        return rows | {gap(name): jnp.zeros(jnp.shape(rows[name]), bool) for name in self.gaps}
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Fixed) and (
-            self.value is other.value or self._key() == other._key()
-        )
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The leaves that are not observed values."""
+        return tuple(name for name in self.names if name not in self.responses)
 
-    def __hash__(self) -> int:
-        try:
-            return hash(self._key())
-        except TypeError:
-            return id(self.value)
+
+def gap(name: str) -> str:
+    """The leaf that says where another is missing."""
+    return f"{name} is missing"
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How the model is run on some rows: what is called, which leaves of its arguments are rows,
-    and which plates hold them.
+    """How the model is run on some rows.
 
-    `rows` are the names of the sliced leaves, `shapes` and `kinds` those of one row, `responses`
-    the leaves that are observed values; `observed` are the sites of the likelihood.
+    Attributes:
+        model_fn, tree, leaves: what is called, with which arguments; a text is the name of rows.
+        outside: arrays that the function takes from outside, and the names of their rows.
+        plates, size: the data plates and their number of rows.
+        observed: the sites of the likelihood. enumerated: the discrete latents, which are summed
+            out.
+        nesting: the deepest plate, beyond which dimensions are free for summing out.
     """
 
-    model_fn: Callable[..., object]
+    model_fn: Function
     tree: jax.tree_util.PyTreeDef
     leaves: tuple[Fixed | str, ...]
-    rows: tuple[str, ...]
-    shapes: tuple[tuple[int, ...], ...]
-    kinds: tuple[str, ...]
-    responses: tuple[str, ...]
+    outside: tuple[tuple[Outside, str], ...]
+    rows: Rows
     plates: tuple[str, ...]
+    size: int
     observed: tuple[str, ...]
+    enumerated: tuple[str, ...]
+    nesting: int
 
     def sites(
         self, params: Mapping[str, Traced], rows: Mapping[str, Traced], count: int
     ) -> tuple[Sites, Traced]:
         """The model's sites at unconstrained `params`, and the log determinant of the constraining
-        transforms.
+        transforms; discrete latents are drawn.
         """
+        with alone():
+            function, call = self.on_rows(rows, count)
+            function = handlers.seed(function, 0) if self.enumerated else function
+            return run(function, call, params)
+
+    def on_rows(
+        self, rows: Mapping[str, Traced], count: int
+    ) -> tuple[Function, inspect.BoundArguments]:
+        """The model on some rows, and what to call it with."""
+        filled = dict(rows)
+        for name in self.rows.gaps:
+            filled[name] = jnp.where(rows[gap(name)], jnp.nan, rows[name])
         leaves = [
-            rows[leaf] if isinstance(leaf, str) else _as_jax(leaf.value) for leaf in self.leaves
+            filled[leaf] if isinstance(leaf, str) else as_jax(leaf.value) for leaf in self.leaves
         ]
         arguments = jax.tree_util.tree_unflatten(self.tree, leaves)
-        return _run(self.model_fn, arguments, params, dict.fromkeys(self.plates, count))
-
-    def blank_rows(self, count: int) -> dict[str, Traced]:
-        """Ones for rows, where no value of theirs is asked for: a valid weight, count and label
-        alike.
-        """
-        return {
-            name: jnp.ones((count, *shape), KINDS[kind])
-            for name, shape, kind in zip(self.rows, self.shapes, self.kinds, strict=True)
-        }
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """The sliced leaves that are not observed values."""
-        return tuple(name for name in self.rows if name not in self.responses)
+        call = call_of(self.model_fn, arguments)
+        function = with_rows(self.model_fn, {array: filled[name] for array, name in self.outside})
+        return SomeRows(function, dict.fromkeys(self.plates, count), self.size), call
 
     @property
     def predictable(self) -> bool:
-        return len(self.observed) == 1 and bool(self.responses) and bool(self.inputs)
+        return len(self.observed) == 1 and bool(self.rows.responses) and bool(self.rows.inputs)
 
 
-@dataclass(frozen=True, eq=False)
-class WholeDensity:
-    """The model on all its data, as NumPyro sees it."""
-
-    model_fn: Callable[..., object]
-    arguments: dict[str, PyTree]
-
-    def __call__(self, params: Mapping[str, Traced]) -> tuple[float, bool]:
-        """Log density of the unconstrained values in float64, and whether the model kept that
-        precision.
-        """
-        from numpyro.infer.util import potential_energy
-
-        with _ONE_AT_A_TIME, double():
-            call = _call(self.model_fn, _in_double(self.arguments))
-            values = {name: jnp.asarray(value) for name, value in params.items()}
-            energy = potential_energy(
-                _with_every_row(self.model_fn), call.args, call.kwargs, values
-            )
-        return -float(energy), energy.dtype == np.float64
-
-    def sites(self, params: Mapping[str, Traced]) -> Sites:
-        """Its sites at unconstrained values."""
-        with double():
-            values = {name: jnp.asarray(value) for name, value in params.items()}
-            return _run(self.model_fn, _in_double(self.arguments), values, {})[0]
-
-
-def whole_trace(model_fn: Callable[..., object], arguments: dict[str, PyTree]) -> Sites:
-    """The sites of one run on all data, latents drawn from the prior."""
-    from numpyro import handlers
-
-    with _ONE_AT_A_TIME, double():
-        call = _call(model_fn, _in_double(arguments))
-        try:
-            return dict(
-                handlers.trace(handlers.seed(_with_every_row(model_fn), 0)).get_trace(
-                    *call.args, **call.kwargs
-                )
-            )
-        except Exception as error:
-            _require_numbers("the model fails on its data", arguments)
-            raise InputError(
-                f"the model fails on its data: {type(error).__name__}: {_first_line(error)}"
-            ) from error
-
-
-def _run(
-    model_fn: Callable[..., object],
-    arguments: dict[str, PyTree],
-    params: Mapping[str, Traced],
-    counts: Mapping[str, int],
+def run(
+    function: Function, call: inspect.BoundArguments, params: Mapping[str, Traced]
 ) -> tuple[Sites, Traced]:
-    """Sites and log determinant of the transforms at unconstrained `params`; plates in `counts` are
-    cut to that many rows.
-    """
-    from numpyro import handlers
-    from numpyro.distributions.transforms import biject_to
-
+    """Sites and log determinant of the transforms at unconstrained `params`."""
     log_determinant = jnp.zeros(())
 
     def value_of(site: Site) -> Traced | None:
         nonlocal log_determinant
-        if site["type"] == "plate":
-            return _indices(site, counts.get(site["name"]))
         if site["type"] != "sample" or site["name"] not in params:
             return None
         transform = biject_to(site["fn"].support)
@@ -181,80 +134,80 @@ def _run(
         )
         return value
 
-    call = _call(model_fn, arguments)
-    with _ONE_AT_A_TIME:
-        sites = handlers.trace(handlers.substitute(model_fn, substitute_fn=value_of)).get_trace(
-            *call.args, **call.kwargs
-        )
-    return dict(sites), log_determinant
+    tracing = handlers.trace(handlers.substitute(function, substitute_fn=value_of))
+    sites = dict(tracing.get_trace(*call.args, **call.kwargs))
+    return sites, log_determinant
 
 
-def _indices(plate: Site, count: int | None) -> Traced:
-    """All rows of a plate, or the first `count`; a subsample that the model asked for is
-    overruled.
+def log_density(site: Site) -> Traced:
+    """Of a site's value, summed."""
+    density = site["fn"].log_prob(site["value"])
+    return jnp.sum(density if site["scale"] is None else site["scale"] * density)
+
+
+@dataclass(frozen=True)
+class LogPrior:
+    """Log density of everything that is not in the rows, on the scale of the unconstrained
+    values.
     """
-    size = plate["args"][0]
-    rows = size if count is None else count
-    plate["args"] = (size, rows)
-    return jnp.arange(rows)
+
+    evaluation: Evaluation
+
+    def __call__(self, params: PyTree) -> Traced:
+        evaluation = self.evaluation
+        sites, log_determinant = evaluation.sites(params, evaluation.rows.blank(1), 1)
+        others = [
+            site
+            for site in sites.values()
+            if site["type"] == "sample"
+            and site["name"] not in (*evaluation.observed, *evaluation.enumerated)
+        ]
+        return sum((log_density(site) for site in others), log_determinant)
 
 
-def _with_every_row(model_fn: Callable[..., object]) -> Callable[..., object]:
-    from numpyro import handlers
+@dataclass(frozen=True)
+class LogLikelihood:
+    """Log density of the observed sites of one row."""
 
-    return handlers.substitute(
-        model_fn,
-        substitute_fn=lambda site: _indices(site, None) if site["type"] == "plate" else None,
-    )
+    evaluation: Evaluation
 
+    def __call__(self, params: PyTree, example: PyTree) -> Traced:
+        evaluation = self.evaluation
+        row = jax.tree.map(lambda leaf: leaf[None], example)
+        if evaluation.enumerated:
+            return self._summed(params, row)
+        sites, _ = evaluation.sites(params, row, 1)
+        return sum((log_density(sites[name]) for name in evaluation.observed), jnp.zeros(()))
 
-def bound(
-    model_fn: Callable[..., object], args: tuple[PyTree, ...], kwargs: dict[str, PyTree]
-) -> dict[str, PyTree]:
-    """The arguments by the names of the model's parameters."""
-    try:
-        return dict(inspect.signature(model_fn).bind(*args, **kwargs).arguments)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"the model cannot be called with these arguments: {error}") from error
-
-
-def _call(model_fn: Callable[..., object], arguments: dict[str, PyTree]) -> inspect.BoundArguments:
-    return inspect.BoundArguments(inspect.signature(model_fn), arguments)
-
-
-def _require_numbers(said: str, arguments: dict[str, PyTree]) -> None:
-    """Refuse arrays that hold no finite numbers, with the argument and the row."""
-    for name, argument in arguments.items():
-        for leaf in jax.tree.leaves(argument):
-            array = as_numpy(leaf)
-            if not isinstance(array, np.ndarray) or not array.ndim:
-                continue
-            if array.dtype.kind not in "fiub":
-                raise InputError(f"{said}: {name} must be numeric, not of dtype {array.dtype}")
-            require_finite(f"{said}: {name}", array)
+    def _summed(self, params: PyTree, row: Mapping[str, Traced]) -> Traced:
+        """Discrete latents summed out: the joint density of one row less the prior's."""
+        with alone():
+            function, call = self.evaluation.on_rows(row, 1)
+            joint = joint_density(function, call, params, self.evaluation.nesting)
+        return joint - LogPrior(self.evaluation)(params)
 
 
-def _in_double(arguments: dict[str, PyTree]) -> dict[str, PyTree]:
-    return jax.tree.map(lambda leaf: _as_jax(as_numpy(leaf), widen=True), arguments)
+def joint_density(
+    function: Function,
+    call: inspect.BoundArguments,
+    params: Mapping[str, Traced],
+    nesting: int,
+) -> Traced:
+    """Log density at unconstrained `params`, discrete latents summed out by NumPyro; to be called
+    in `alone`.
+    """
+    from numpyro.contrib.funsor import config_enumerate, enum
+    from numpyro.infer.util import potential_energy
+
+    summed = enum(config_enumerate(function), -nesting - 1)
+    return -potential_energy(summed, call.args, call.kwargs, dict(params), enum=True)
 
 
-def as_numpy(leaf: object) -> object:
-    """Arrays, frames and series as NumPy arrays; anything else as it is."""
-    if hasattr(leaf, "to_numpy") or isinstance(leaf, np.ma.MaskedArray):
-        return tables.plain(leaf, "an argument")
-    if isinstance(leaf, jax.Array) and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return np.asarray(leaf)
-    return leaf
-
-
-def _as_jax(leaf: object, widen: bool = False) -> object:
-    if not isinstance(leaf, np.ndarray) or leaf.dtype.kind not in KINDS:
-        return leaf
-    if leaf.dtype.kind == "f":
-        # A copy each time: JAX remembers a NumPy array in the width it was first used in.
-        leaf = leaf.astype(np.float64 if widen else jax.dtypes.canonicalize_dtype(leaf.dtype))
-    return jnp.asarray(leaf)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or "no message").splitlines()[0]
+def constrained(evaluation: Evaluation, params: PyTree) -> dict[str, Traced]:
+    """The values of latents and deterministic sites at one draw of the unconstrained values."""
+    sites, _ = evaluation.sites(params, evaluation.rows.blank(1), 1)
+    return {
+        name: jnp.asarray(site["value"])
+        for name, site in sites.items()
+        if site["type"] in ("sample", "deterministic")
+    }

@@ -1,79 +1,76 @@
 """The sites and arguments of a NumPyro model sorted: latents, data plates, rows and what stays
-fixed, or the reason why the model cannot be minibatched.
+fixed; or the reason why the model cannot be divided into rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpyro.distributions import transforms
 
 from ornstein.errors import InputError
-from ornstein.interfaces.numpyro.running import KINDS, Evaluation, Fixed, Site, Sites, as_numpy
+from ornstein.interfaces.numpyro.arguments import KINDS, Fixed, as_numpy
+from ornstein.interfaces.numpyro.frames import Frame
+from ornstein.interfaces.numpyro.handled import Function, Site
+from ornstein.interfaces.numpyro.outside import Outside, arrays_outside
+from ornstein.interfaces.numpyro.running import Evaluation, Rows, gap
+from ornstein.interfaces.numpyro.whole import Whole
+from ornstein.model import tables
 from ornstein.types import Array, PyTree, Traced
 
 
-def classified(sites: Sites) -> tuple[list[Site], tuple[str, ...], int]:
-    """Latent sites, the data plates and their size; or the reason why the model cannot be
-    minibatched.
-    """
-    for site in sites.values():
-        if site["type"] in ("param", "mutable", "control_flow"):
+class IndivisibleError(InputError):
+    """The model cannot be divided into rows; it can be run on all its data."""
+
+
+def require_sound(whole: Whole) -> None:
+    """Refuse what no way can take, with the reason."""
+    samples = whole.unobserved
+    for site in whole.sites.values():
+        if site["type"] == "mutable" or (site["type"] == "param" and not _random(site, samples)):
             raise InputError(
-                f"the model holds a {site['type']} statement ({site['name']!r}): only sample,"
-                " deterministic, factor and plate statements can be split into a prior and a"
-                " likelihood of single rows"
+                f"the model holds a {site['type']} statement ({site['name']!r}), whose value no"
+                " sampler moves: give it a prior (numpyro.sample), or hand its value over as a"
+                " number"
             )
-    samples = [site for site in sites.values() if site["type"] == "sample"]
-    latents = sorted(
-        (site for site in samples if not site["is_observed"]), key=lambda site: site["name"]
-    )
-    if not latents:
+    if not samples:
         raise InputError("the model has no latent site: there is nothing to infer")
-    for site in latents:
-        if site["fn"].support.is_discrete:
-            raise InputError(
-                f"the latent site {site['name']!r} is discrete: gradients do not reach it. Sum it"
-                " out of the model"
-            )
-    observed = [site for site in samples if site["is_observed"]]
-    plates, n_data = _data_plates(observed)
-    for site in observed:
-        _require_fitting(site)
-    for site in latents:
-        local = [frame.name for frame in site["cond_indep_stack"] if frame.name in plates]
-        if local:
-            raise InputError(
-                f"the latent site {site['name']!r} lies inside the data plate {local[0]!r}, one"
-                " value per example: a minibatch moves only the values of its own rows, so the"
-                " noise of stochastic gradients does not sample the others. Integrate it out, as"
-                " orn.glmm does with the effects of groups (an example is then a group), or use"
-                " NUTS"
-            )
-    return latents, plates, n_data
-
-
-def _data_plates(observed: list[Site]) -> tuple[tuple[str, ...], int]:
-    """The plates along the leading axis of observed sites; of several sizes the largest."""
-    if not observed:
+    if not whole.observed:
         raise InputError(
             "the model has no observed site: hand over the data, as for NumPyro's MCMC.run"
         )
-    leading = [
-        frame
-        for site in observed
-        for frame in site["cond_indep_stack"]
-        if -frame.dim == len(site["fn"].batch_shape)
-    ]
-    if not leading:
+    for site in whole.discrete:
+        _require_summable(site)
+    if not whole.latents:
+        raise InputError("all latents are discrete, and are summed out: there is nothing to infer")
+    for site in whole.observed:
+        _require_fitting(site)
+
+
+def _random(param: Site, latents: list[Site]) -> bool:
+    """Whether it holds the parameters of a network that are latents here (random_nnx_module)."""
+    module, _, rest = str(param["name"]).partition("$")
+    return rest == "params" and any(str(site["name"]).startswith(module) for site in latents)
+
+
+def _require_summable(site: Site) -> None:
+    if not site["fn"].has_enumerate_support:
         raise InputError(
-            f"no plate runs over the leading axis of the observed site {observed[0]['name']!r}: put"
-            " it into `with numpyro.plate('data', N):` with the rows first"
+            f"the latent site {site['name']!r} is discrete, and its {type(site['fn']).__name__} has"
+            " no end of values to sum over: sum it out by hand, or choose a law with few values"
+            " (Categorical, Bernoulli, Binomial)"
         )
-    n_data = max(frame.size for frame in leading)
-    return tuple(sorted({frame.name for frame in leading if frame.size == n_data})), n_data
+    try:
+        import funsor  # noqa: F401
+    except ImportError as error:
+        raise InputError(
+            f"the latent site {site['name']!r} is discrete: NumPyro sums it out with funsor, pip"
+            " install 'ornstein[enumeration]'"
+        ) from error
 
 
 def _require_fitting(site: Site) -> None:
@@ -92,20 +89,81 @@ def _require_fitting(site: Site) -> None:
             )
 
 
-def split_arguments(
-    model_fn: Callable[..., object],
-    arguments: dict[str, PyTree],
-    sites: Sites,
-    plates: tuple[str, ...],
-    n_data: int,
-) -> tuple[Evaluation, dict[str, Traced]]:
-    """Which leaves of the arguments are rows, and the rows."""
-    paths, tree = jax.tree_util.tree_flatten_with_path(arguments)
+@dataclass(frozen=True)
+class Division:
+    """The sites that are rows, their plates and their number."""
+
+    observed: tuple[str, ...]
+    plates: tuple[str, ...]
+    size: int
+
+
+def divided(whole: Whole) -> Division:
+    """The longest leading axis of observed sites, with a plate or without."""
+    if any(site["type"] == "param" for site in whole.sites.values()):
+        raise IndivisibleError(
+            "its parameters are those of a network, whose posterior has many modes and ridges"
+        )
+    leading = {site["name"]: _leading(site) for site in whole.observed}
+    size = max(leading.values())
+    if size < 2:
+        raise IndivisibleError("no observed site has a leading axis of rows")
+    observed = tuple(name for name, length in leading.items() if length == size)
+    sites = [whole.sites[name] for name in observed]
+    plates = {
+        frame.name
+        for site in sites
+        for frame in site["cond_indep_stack"]
+        if frame.size == size and -frame.dim == len(_batch_shape(site))
+    }
+    for site in whole.latents:
+        local = [frame.name for frame in site["cond_indep_stack"] if frame.name in plates]
+        if local:
+            raise IndivisibleError(
+                f"the latent site {site['name']!r} lies inside the data plate {local[0]!r}, one"
+                " value per example, of which a minibatch would move only its own"
+            )
+    return Division(observed, tuple(sorted(plates)), size)
+
+
+def _leading(site: Site) -> int:
+    shape = _batch_shape(site)
+    return shape[0] if shape else 0
+
+
+def _batch_shape(site: Site) -> tuple[int, ...]:
+    """That of the log density of an observed site."""
+    law, value = site["fn"], np.shape(site["value"])
+    values = value[: len(value) - len(law.event_shape)]
+    return tuple(jnp.broadcast_shapes(tuple(law.batch_shape), values))
+
+
+def evaluations(
+    whole: Whole, division: Division, model_fn: Function, arguments: dict[str, PyTree]
+) -> Iterator[tuple[Evaluation, dict[str, Array]]]:
+    """Ways to run the model on some rows: with frames by their columns, and as matrices."""
+    if any(tables.is_frame(leaf) for leaf in jax.tree.leaves(arguments)):
+        columns = jax.tree.map(lambda leaf: Frame.of(leaf) if _pandas(leaf) else leaf, arguments)
+        yield _evaluation(whole, division, model_fn, jax.tree.map(as_numpy, columns))
+    try:
+        matrices = jax.tree.map(as_numpy, arguments)
+    except InputError as error:
+        raise IndivisibleError(str(error)) from error
+    yield _evaluation(whole, division, model_fn, matrices)
+
+
+def _pandas(leaf: object) -> bool:
+    return tables.is_frame(leaf) and type(leaf).__module__.startswith("pandas")
+
+
+def _evaluation(
+    whole: Whole, division: Division, model_fn: Function, arguments: dict[str, PyTree]
+) -> tuple[Evaluation, dict[str, Array]]:
     leaves: list[Fixed | str] = []
-    rows: dict[str, Traced] = {}
-    for path, leaf in paths:
-        value = as_numpy(leaf)
-        if isinstance(value, np.ndarray) and value.ndim > 0 and value.shape[0] == n_data:
+    rows: dict[str, Array] = {}
+    paths, tree = jax.tree_util.tree_flatten_with_path(arguments)
+    for path, value in paths:
+        if _is_rows(value, division.size):
             name = ".".join(
                 str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key))))
                 for key in path
@@ -114,54 +172,57 @@ def split_arguments(
             leaves.append(name)
         else:
             leaves.append(Fixed(value))
+    outside: list[tuple[Outside, str]] = []
+    for number, found in enumerate(arrays_outside(model_fn, division.size)):
+        outside.append((found, f"outside {number}"))
+        rows[outside[-1][1]] = np.asarray(found.array)
     if not rows:
-        raise InputError(
-            f"no argument of the model has a leading axis of {n_data}, the size of the plate"
-            f" {plates[0]!r}: hand the data over as arguments, so that rows can be taken from them"
+        raise IndivisibleError(
+            f"no array with {division.size} rows is among its arguments, nor found outside"
         )
-    for name, value in rows.items():
-        if value.dtype.kind not in KINDS:
-            raise InputError(f"the argument {name!r} must be numeric, not of dtype {value.dtype}")
-    observed = [
-        site
-        for site in sites.values()
-        if site["type"] == "sample"
-        and site["is_observed"]
-        and any(f.name in plates for f in site["cond_indep_stack"])
-    ]
-    responses = [
-        name
-        for name, value in rows.items()
-        if any(same_values(value, site["value"]) for site in observed)
-    ]
+    shapes = tuple(value.shape[1:] for value in rows.values())
+    kinds = tuple(value.dtype.kind for value in rows.values())
+    gaps = tuple(
+        name for name, value in rows.items() if value.dtype.kind == "f" and np.isnan(value).any()
+    )
+    observed = [whole.sites[name]["value"] for name in division.observed]
+    responses = tuple(
+        name for name, value in rows.items() if any(same_values(value, other) for other in observed)
+    )
+    described = Rows(tuple(rows), shapes, kinds, gaps, responses)
+    for name in gaps:
+        rows[gap(name)] = np.isnan(rows[name])
+        rows[name] = np.nan_to_num(rows[name], posinf=np.inf, neginf=-np.inf)
     evaluation = Evaluation(
         model_fn,
         tree,
         tuple(leaves),
-        tuple(rows),
-        tuple(value.shape[1:] for value in rows.values()),
-        tuple(value.dtype.kind for value in rows.values()),
-        tuple(responses),
-        plates,
-        tuple(site["name"] for site in observed),
+        tuple(outside),
+        described,
+        division.plates,
+        division.size,
+        division.observed,
+        tuple(str(site["name"]) for site in whole.discrete),
+        whole.nesting,
     )
     return evaluation, rows
 
 
-def unconstrained_shape(site: Site) -> tuple[int, ...]:
-    """Shape of the unconstrained value of a latent site."""
-    from numpyro.distributions.transforms import biject_to
-
-    return tuple(biject_to(site["fn"].support).inverse_shape(jnp.shape(site["value"])))
+def _is_rows(value: object, size: int) -> bool:
+    return (
+        isinstance(value, np.ndarray)
+        and value.ndim > 0
+        and value.shape[0] == size
+        and value.dtype.kind in KINDS
+    )
 
 
 def coordinate_names(latents: list[Site]) -> tuple[str, ...]:
     """'beta[0]', 'log sigma', 'unconstrained p[1]': the coordinates the sampler moves in."""
-    from numpyro.distributions import transforms
-
     names = []
     for site in latents:
         transform = transforms.biject_to(site["fn"].support)
+        shape = tuple(transform.inverse_shape(jnp.shape(site["value"])))
         while isinstance(transform, transforms.IndependentTransform):
             transform = transform.base_transform
         plain = isinstance(transform, transforms.IdentityTransform)
@@ -172,7 +233,6 @@ def coordinate_names(latents: list[Site]) -> tuple[str, ...]:
             if isinstance(transform, transforms.ExpTransform)
             else "unconstrained "
         )
-        shape = unconstrained_shape(site)
         for index in np.ndindex(*shape):
             names.append(
                 f"{prefix}{site['name']}" + (f"[{','.join(map(str, index))}]" if shape else "")
@@ -182,7 +242,11 @@ def coordinate_names(latents: list[Site]) -> tuple[str, ...]:
 
 def same_values(left: Array | Traced, right: Array | Traced) -> bool:
     """Whether two arrays have the same shape and hold the same numbers."""
-    return np.shape(left) == np.shape(right) and bool(np.all(np.asarray(left) == np.asarray(right)))
+    one, other = np.asarray(left), np.asarray(right)
+    if one.shape != other.shape:
+        return False
+    nan = one.dtype.kind == "f" and other.dtype.kind == "f"
+    return bool(np.array_equal(one, other, equal_nan=nan))
 
 
 def listed(names: Iterable[str]) -> str:

@@ -17,6 +17,7 @@ from ornstein.interfaces.table.wording import number
 from ornstein.model.regression import GLM
 from ornstein.posterior.files import replacing
 from ornstein.posterior.prior_words import outweighed, priors_of, shares_of_priors
+from ornstein.regression.mixed import MixedTablePredict
 from ornstein.regression.regress import TablePredict
 
 if TYPE_CHECKING:
@@ -105,7 +106,8 @@ def _context(
     critique = posterior.critique(model) if critique is None else critique
     judged = any(finding.level in MEANING for finding in verdict.findings)
     spec = None
-    if is_earlier(posterior) or isinstance(posterior.predict_function, TablePredict):
+    mixed = isinstance(posterior.predict_function, MixedTablePredict)
+    if mixed or is_earlier(posterior) or isinstance(posterior.predict_function, TablePredict):
         posterior_of_table, spec = from_table(posterior)
         summary = shown(posterior_of_table).summary() if summary is None else summary
     elif summary is None:
@@ -123,7 +125,7 @@ def _context(
         "meaning": MEANING[verdict.level],
         "facts": _facts(posterior),
         "spec": spec,
-        "coefficients": _coefficients(summary, spec, priors),
+        "coefficients": _coefficients(summary, None if mixed else spec, priors),
         "outweighed": outweighed(posterior.names, shares),
         "hidden": max(0, len(summary) - MOST_ROWS),
         "sections": sections(posterior, model),

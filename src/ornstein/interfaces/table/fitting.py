@@ -11,6 +11,7 @@ from ornstein.errors import FileError
 from ornstein.interfaces.table.earlier import is_earlier, modernised
 from ornstein.model.parameters import Layout
 from ornstein.posterior.posterior import Posterior
+from ornstein.regression.mixed import MixedTablePredict
 from ornstein.regression.regress import TablePredict
 from ornstein.types import Array
 
@@ -33,7 +34,7 @@ def from_table(posterior: Posterior, path: str = "this posterior") -> tuple[Post
     """
     if is_earlier(posterior):
         posterior = modernised(posterior)
-    if not isinstance(posterior.predict_function, TablePredict):
+    if not isinstance(posterior.predict_function, TablePredict | MixedTablePredict):
         raise FileError(
             f"{path} was not made from a table by `ornstein fit` or `orn.fit`: it does not say what"
             " its columns were"
@@ -47,6 +48,8 @@ def shown(posterior: Posterior) -> Posterior:
     A softmax does not change when all logits move together, and only the prior says where they
     are: differences between classes are what the data tell.
     """
+    if isinstance(posterior.predict_function, MixedTablePredict):
+        return posterior  # on the scale of the table already
     assert isinstance(posterior.predict_function, TablePredict)
     likelihood, spec = posterior.predict_function.likelihood, posterior.predict_function.spec
     params: dict[str, Array] = dict(posterior.params)

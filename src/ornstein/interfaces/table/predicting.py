@@ -14,6 +14,7 @@ import numpy as np
 
 from ornstein.errors import FileError, InputError
 from ornstein.posterior.files import replacing
+from ornstein.regression.mixed import MixedTablePredict
 from ornstein.regression.reading import PARQUET, TEXT, read_table
 from ornstein.regression.regress import TablePredict
 from ornstein.types import Array
@@ -32,12 +33,14 @@ def predict_table(
     draws: int = 1000,
     seed: int = 0,
     expectation: bool = False,
+    groups: str = "average",
 ) -> pandas.DataFrame:
     """The table with columns added: target_mean, target_sd, target_low and target_high, for
     classes target_label, and where asked for target_expectation_sd and so on.
 
     With more than two classes there is one set of columns for each: target_mean[label], and so on.
-    Rows that cannot be predicted stay empty, with a warning that counts them.
+    Rows that cannot be predicted stay empty, with a warning that counts them. `groups` says which
+    effects of groups enter where the model is a mixed one.
     """
     import pandas
 
@@ -46,9 +49,10 @@ def predict_table(
             f"the probability of the interval must lie between 0 and 1; got {probability}"
         )
     predict = posterior.predict_function
-    assert isinstance(predict, TablePredict)
-    new, target = posterior.predict(frame, draws, seed), predict.spec.target
-    if predict.likelihood.law.labels:
+    assert isinstance(predict, TablePredict | MixedTablePredict)
+    asked = groups if isinstance(predict, MixedTablePredict) else None
+    new, target = posterior.predict(frame, draws, seed, asked), predict.spec.target
+    if predict.spec.classes:
         added = _classes(new, target, predict.spec.classes, probability)
     else:
         added = _described(new.outcome, target, probability)

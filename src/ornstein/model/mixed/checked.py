@@ -11,9 +11,11 @@ from ornstein.model import tables
 from ornstein.model.families.table import family_of
 from ornstein.model.mixed.covariance import Covariance
 from ornstein.model.mixed.density import FAMILIES
-from ornstein.model.mixed.model import MixedModel, Rows, mixed_model
+from ornstein.model.mixed.model import MixedModel, mixed_model
 from ornstein.model.mixed.predict import MixedPredict
 from ornstein.model.mixed.priors import MixedPriors
+from ornstein.model.mixed.several_model import several_model
+from ornstein.model.mixed.table import Rows
 from ornstein.model.response import checked_response
 from ornstein.types import Array
 
@@ -41,6 +43,8 @@ def glmm(
     if tables.is_sparse(table):
         raise InputError("X must be dense for a mixed model: give X.toarray()")
     x = np.asarray(table, dtype=float)
+    if not len(x):
+        raise InputError(f"X must have rows; it has shape {x.shape}")
     require_finite("X", x, columns)
     if intercept:
         x, columns = np.column_stack([x, np.ones(len(x))]), (*columns, "intercept")
@@ -48,32 +52,35 @@ def glmm(
     codes, levels = group_codes(groups, len(x))
     rows = Rows(x, z, response(y, family, len(x)), codes, _offset(offset, len(x)))
     blocks = (len(effects),) if correlated else (1,) * len(effects)
-    return joined(
-        rows, family, Covariance(effects, blocks), columns, levels, intercept, priors, points
-    )
+    covariance = Covariance(effects, blocks)
+    predict = MixedPredict(family, covariance, columns, intercept, (("group", len(effects)),))
+    return joined(rows, predict, (levels,), priors, points)
 
 
 def joined(
     rows: Rows,
-    family: str,
-    covariance: Covariance,
-    columns: tuple[str, ...],
-    levels: Array,
-    intercept: bool = False,
+    predict: MixedPredict,
+    levels: tuple[Array, ...],
     priors: MixedPriors | str | None = None,
     points: int | str = "auto",
-    group_name: str = "group",
 ) -> MixedModel:
     """The model of a matrix of fixed effects, a response and the columns of the effects with the
-    group of each row: what both the array form and formulas come down to.
+    groups of each row: what both the array form and formulas come down to.
 
-    `intercept` says that the last column of the matrix is the intercept's and is not among those
-    given for predictions. `curvature.nodes.settled` makes the model ready.
+    Where there are several factors, `codes` of the rows have a column for each.
+    `curvature.nodes.settled` makes the model ready.
     """
-    require_groups(rows, family, covariance, levels)
-    number = _points(points, len(covariance.effects))
-    predict = MixedPredict(family, covariance, columns, intercept)
-    return mixed_model(rows, predict, levels, priors, number, group_name)
+    covariance = predict.covariance
+    if len(levels) == 1:
+        require_groups(rows, predict.family, covariance, levels[0])
+        number = _points(points, len(covariance.effects))
+        return mixed_model(rows, predict, levels[0], priors, number)
+    for place, labels in enumerate(levels):
+        own = predict.part(place)
+        _require_groups_of_factor(rows, predict, place, labels)
+        assert rows.z is not None
+        _require_different(rows.z[:, own], covariance.effects[own])
+    return several_model(rows, predict, levels, priors)
 
 
 def group_codes(groups: object, n_rows: int) -> tuple[Array, Array]:
@@ -89,7 +96,7 @@ def group_codes(groups: object, n_rows: int) -> tuple[Array, Array]:
     if labels.ndim != 1:
         raise InputError(
             f"groups must be one column of labels; it has shape {labels.shape}. Nested and crossed"
-            " factors are not one grouping: combine nested labels into one, or keep the outer one"
+            " factors are for formulas: orn.regress('y ~ x + (1 | a/b) + (1 | c)', table)"
         )
     if len(labels) != n_rows:
         raise InputError(f"X has {n_rows} rows but groups has {len(labels)}")
@@ -124,6 +131,31 @@ def require_groups(rows: Rows, family: str, covariance: Covariance, levels: Arra
         )
     if rows.z is not None:
         _require_different(rows.z, covariance.effects)
+
+
+def _require_groups_of_factor(rows: Rows, predict: MixedPredict, place: int, levels: Array) -> None:
+    """Refuse one of several factors about whose effects the rows say nothing."""
+    name, effects = predict.factors[place]
+    codes = rows.codes[:, place]
+    if len(levels) < 2:
+        raise InputError(
+            f"there is one group of {printable(name)!r} only, {printable(levels[0])!r}: how much"
+            " groups differ cannot be learned from it. Leave the factor out"
+        )
+    alone = int(np.bincount(codes).max()) == 1
+    if alone and effects == 1 and predict.family in ("gaussian", "bernoulli", "ordinal"):
+        raise InputError(
+            f"each of the {len(levels)} groups of {printable(name)!r} has one row only: what varies"
+            f" between them cannot be told from what varies within them in the {predict.family}"
+            " family. Leave the factor out"
+        )
+    for other in range(place):
+        pairs = np.unique(rows.codes[:, [other, place]], axis=0)
+        if len(pairs) == len(levels) == int(rows.codes[:, other].max()) + 1:
+            raise InputError(
+                f"{printable(predict.names[other])!r} and {printable(name)!r} put the rows into the"
+                " same groups: leave one of them out"
+            )
 
 
 def _require_different(z: Array, effects: tuple[str, ...]) -> None:

@@ -1,8 +1,10 @@
-"""The covariance of a group's effects, b ~ N(0, LLᵀ), by the logarithms of L's diagonal and the
-entries below it.
+"""The covariance of a group's effects, b ~ N(0, LLᵀ) with L = diag(τ)R, by the logarithms of the
+standard deviations τ and, for each pair that may be correlated, a number w: row i of R is
+(w_i, 1)/√(1 + |w_i|²).
 
-Every value of these parameters is a covariance. Effects of different terms, and those of a term
-that was declared uncorrelated, lie in different blocks of L.
+Every value of these parameters is a covariance, and a standard deviation near zero leaves the other
+numbers as free as they were. Effects of different terms, and those of a term that was declared
+uncorrelated, lie in different blocks of L.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ class Covariance:
 
     >>> covariance = Covariance(("intercept", "days"), (2,))
     >>> covariance.size, covariance.parameters
-    (3, ('log L[intercept]', 'L[days,intercept]', 'log L[days]'))
+    (3, ('log sd[intercept]', 'tan cor[days,intercept]', 'log sd[days]'))
     """
 
     effects: tuple[str, ...]
@@ -46,25 +48,45 @@ class Covariance:
         """Names of the parameters."""
         names = self.effects
         return tuple(
-            f"log L[{names[i]}]" if i == j else f"L[{names[i]},{names[j]}]" for i, j in self.places
+            f"log sd[{names[i]}]" if i == j else f"tan cor[{names[i]},{names[j]}]"
+            for i, j in self.places
         )
 
     def factor(self, parameters: Traced) -> list[list[Traced]]:
         """L, row by row up to the diagonal."""
         zero = jnp.zeros((), parameters.dtype)
         rows = [[zero] * (i + 1) for i in range(len(self.effects))]
-        for place, (i, j) in enumerate(self.places):
-            rows[i][j] = jnp.exp(parameters[place]) if i == j else parameters[place]
+        for i, (deviation, others) in enumerate(self._rows()):
+            length = jnp.exp(parameters[deviation])
+            if others:
+                squares = sum(parameters[place] ** 2 for place in others.values())
+                length = length / jnp.sqrt(1.0 + squares)
+            rows[i][i] = length
+            for j, place in others.items():
+                rows[i][j] = length * parameters[place]
         return rows
 
     def matrix(self, parameters: Array) -> Array:
         """L as matrices (..., q, q), in NumPy; `parameters` is (..., size)."""
         q = len(self.effects)
         found = np.zeros((*parameters.shape[:-1], q, q))
-        for place, (i, j) in enumerate(self.places):
-            value = parameters[..., place]
-            found[..., i, j] = np.exp(value) if i == j else value
+        for i, (deviation, others) in enumerate(self._rows()):
+            squares = sum(parameters[..., place] ** 2 for place in others.values())
+            found[..., i, i] = np.exp(parameters[..., deviation]) / np.sqrt(1.0 + squares)
+            for j, place in others.items():
+                found[..., i, j] = found[..., i, i] * parameters[..., place]
         return found
+
+    def _rows(self) -> list[tuple[int, dict[int, int]]]:
+        """Of each row of L, where its standard deviation is among the parameters, and by column its
+        numbers w.
+        """
+        deviations = {i: place for place, (i, j) in enumerate(self.places) if i == j}
+        others: dict[int, dict[int, int]] = {i: {} for i in deviations}
+        for place, (i, j) in enumerate(self.places):
+            if i != j:
+                others[i][j] = place
+        return [(deviations[i], others[i]) for i in range(len(self.effects))]
 
     def start(self, deviations: Array) -> Array:
         """The parameters of uncorrelated effects with these standard deviations."""
@@ -87,22 +109,20 @@ class Covariance:
     ) -> Traced:
         """Half-t priors on the standard deviations, LKJ on the correlations of each block.
 
-        With L = diag(τ)R, rows of R of length one, the volume element of row i (counted from
-        zero) is ∂L/∂(τ, R) = τ_iⁱ/R_ii, and LKJ(η) has density ∝ Π R_ii^(q−1−i+2η−2) in R.
+        LKJ(η) has density ∝ Π R_ii^(q−1−i+2η−2) in the entries of R below the diagonal, rows
+        counted from zero, and ∂R_i/∂w_i = R_ii^(i+2), where log R_ii = −½ log(1 + |w_i|²).
         """
-        factor = self.factor(parameters)
-        total, start = jnp.zeros((), parameters.dtype), 0
+        total, start, rows = jnp.zeros((), parameters.dtype), 0, self._rows()
         for block in self.blocks:
             total = total + _log_lkj_constant(block, concentration)
             for i in range(block):
-                row = factor[start + i][start : start + i + 1]
-                squares = sum(entry**2 for entry in row)
-                log_length, log_last = 0.5 * jnp.log(squares), jnp.log(row[-1])
-                total = total + _log_half_t(0.5 * jnp.log(squares), scales[start + i], freedom)
-                total = total + log_last - i * log_length
-                if i > 0:
-                    power = (block - 1 - i) + 2.0 * (concentration - 1.0) + 1.0
-                    total = total + power * (log_last - log_length)
+                deviation, others = rows[start + i]
+                log_sd = parameters[deviation]
+                total = total + log_sd + _log_half_t(log_sd, scales[start + i], freedom)
+                if others:
+                    squares = sum(parameters[place] ** 2 for place in others.values())
+                    power = (block - 1 - i) + 2.0 * (concentration - 1.0) + (i + 2.0)
+                    total = total - 0.5 * power * jnp.log1p(squares)
             start += block
         return total
 

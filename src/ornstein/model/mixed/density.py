@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import gammaln
 
 from ornstein.types import PyTree, Traced
@@ -83,6 +84,12 @@ def _bernoulli(u: Traced, y: Traced, params: PyTree) -> Traced:
     return -_softplus((1.0 - 2.0 * y) * u)
 
 
+def _gaussian(u: Traced, y: Traced, params: PyTree) -> Traced:
+    log_scale = params["log_scale"]
+    fit = ((y - u) * jnp.exp(-log_scale)) ** 2
+    return -0.5 * fit - log_scale - 0.5 * np.log(2.0 * np.pi)
+
+
 def _poisson(u: Traced, y: Traced, params: PyTree) -> Traced:
     return y * u - jnp.exp(u) - gammaln(y + 1.0)
 
@@ -118,6 +125,7 @@ def _ordinal(u: Traced, y: Traced, params: PyTree) -> Traced:
 
 
 _DENSITIES: dict[str, Callable[[Traced, Traced, PyTree], Traced]] = {
+    "gaussian": _gaussian,
     "bernoulli": _bernoulli,
     "poisson": _poisson,
     "binomial": _binomial,

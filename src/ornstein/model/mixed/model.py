@@ -8,7 +8,7 @@ effects and what the family has besides.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,42 +21,19 @@ from ornstein.model.mixed.gaussian import GaussianMarginal, compressed
 from ornstein.model.mixed.predict import MixedPredict
 from ornstein.model.mixed.priors import LogPrior, MixedPriors
 from ornstein.model.mixed.quadrature import QuadratureMarginal
+from ornstein.model.mixed.start import first_guess, parameter_names
+from ornstein.model.mixed.table import Rows, ragged_data
 from ornstein.model.model import CHUNK_NUMBERS, Model, Span, flat_prior, spans_of
 from ornstein.model.on_device import on_device
 from ornstein.rows.grouped import GroupedRows
 from ornstein.rows.ragged import Buckets, Ragged
+from ornstein.rows.strata import Strata
 from ornstein.types import Array, PyTree
 
-# The fall of log L between the start of the search and where a component is called zero.
-VANISHED = 7.0
-FIRST_DEVIATION = 0.5  # of effects in units of the response's spread, where the search starts
+# The fall of log τ between the start of the search and where a component is called zero, and the w
+# from which on a correlation is called one.
+VANISHED, ONE = 7.0, 1000.0
 FIRST_POINTS = {1: 9, 2: 5}  # nodes in each dimension, by the number of effects; else one
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """The rows of a mixed model, checked: fixed-effects columns, those of the effects (None is the
-    intercept alone), response, group of each row and offset.
-    """
-
-    x: Array
-    z: Array | None
-    y: Array
-    codes: Array
-    offset: Array | None = None
-
-    def sorted_by_group(self) -> tuple[Rows, Array, Array]:
-        """The rows group by group, groups in order of size; the sizes, and which group is where."""
-        counts = np.bincount(self.codes)
-        order = np.argsort(counts, kind="stable")
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
-        ranked = place[self.codes]
-        rows = np.argsort(ranked, kind="stable")
-        taken = [None if a is None else a[rows] for a in (self.x, self.z, self.y, self.offset)]
-        x, z, y, offset = taken
-        assert x is not None and y is not None
-        return Rows(x, z, y, ranked[rows], offset), counts[order], order
 
 
 class MixedModel(Model):
@@ -69,7 +46,7 @@ class MixedModel(Model):
         levels: the groups' labels, in the order of the examples.
         quadrature_error: of the log likelihood, in nats over all groups; 0 for a closed form.
         first: where the search for the mode began.
-        group_name: what the groups are called.
+        strata: how many groups of each size a minibatch has, where these are fixed numbers.
     """
 
     family: str
@@ -78,10 +55,16 @@ class MixedModel(Model):
     table: Rows
     counts: Array
     levels: Array
-    group_name: str
     columns: tuple[str, ...]
     quadrature_error: float
     first: np.ndarray
+    strata: Strata | None = None
+
+    @property
+    def factors(self) -> tuple[str, ...]:
+        """What groups the rows."""
+        assert isinstance(self.predict, MixedPredict)
+        return self.predict.names
 
     @property
     def buckets(self) -> Buckets:
@@ -123,23 +106,44 @@ class MixedModel(Model):
         self.require_components(theta)
 
     def require_components(self, theta: np.ndarray) -> None:
-        """Refuse a standard deviation that the data and the prior let run to zero."""
+        """Refuse a standard deviation that runs to zero, and a correlation that runs to one."""
         parameters = self.layout.unflatten(theta)["factor"]
         start = self.layout.unflatten(self.first)["factor"]
         for place, (i, j) in enumerate(self.covariance.places):
+            name = self.covariance.effects[i]
             if i == j and parameters[place] < start[place] - VANISHED:
                 raise CurvatureError(
-                    f"the standard deviation of {self.covariance.effects[i]!r} among groups runs"
-                    f" to zero ({np.exp(parameters[place]):.1g}): the groups differ in it no more"
-                    " than chance explains, and under a flat prior the likelihood has no maximum"
-                    " inside. Drop the effect, or use the default prior (priors=None), under"
-                    " which it stays small"
+                    f"the standard deviation of {name!r} among groups runs to zero"
+                    f" ({np.exp(parameters[place]):.1g}): the groups differ in it no more than"
+                    " chance explains, and under a flat prior the likelihood has no maximum inside."
+                    " Drop the effect, or use the default prior (priors=None), under which it stays"
+                    " small"
+                )
+            if i != j and abs(parameters[place]) > ONE:
+                other = self.covariance.effects[j]
+                raise CurvatureError(
+                    f"the correlation of {other!r} and {name!r} among groups runs to"
+                    f" {np.sign(parameters[place]):+.0f}: the data do not tell them apart, and"
+                    " under a flat prior the likelihood has no maximum inside. Use the default"
+                    " prior (priors=None), or uncorrelated effects, (x || g) or correlated=False"
                 )
 
     def component_places(self) -> list[int]:
         """Where the logarithms of L's diagonal are among the parameters."""
         begin = self.names.index(self.covariance.parameters[0])
         return [begin + k for k, (i, j) in enumerate(self.covariance.places) if i == j]
+
+    def edges(self, theta: Array) -> list[tuple[int, float]]:
+        """For each number of the covariance its place among the parameters and a value at which a
+        standard deviation counts as zero, or a correlation as one.
+        """
+        begin = self.names.index(self.covariance.parameters[0])
+        return [
+            (begin + k, self.first[begin + k] - VANISHED - 2.0)
+            if i == j
+            else (begin + k, float(np.copysign(2.0 * ONE, theta[begin + k])))
+            for k, (i, j) in enumerate(self.covariance.places)
+        ]
 
     def constrained(self, draws: np.ndarray) -> dict[str, np.ndarray] | None:
         """Coefficients by column, and the components on their natural scale: standard deviations
@@ -184,6 +188,7 @@ class MixedModel(Model):
             cast(any_one.starts),
             cast(any_one.counts),
             any_one.buckets,
+            self.strata,
         )
 
 
@@ -206,21 +211,20 @@ def mixed_model(
     levels: Array,
     priors: MixedPriors | str | None = None,
     points: int | None = None,
-    group_name: str = "group",
 ) -> MixedModel:
     """The model of checked rows, with a first guess of the parameters and of the nodes."""
     table, counts, order = rows.sorted_by_group()
     family, covariance, columns = predict.family, predict.covariance, predict.columns
     effects = len(covariance.effects)
-    params, spread = _first_guess(table, family, covariance)
+    params, spread = first_guess(table, family, covariance)
     marginal: GaussianMarginal | QuadratureMarginal
     if family == "gaussian":
         marginal, data = GaussianMarginal(covariance), _gaussian_data(table, counts)
     else:
         points = FIRST_POINTS.get(effects, 1) if points is None else points
         marginal = QuadratureMarginal(RowDensity(family), covariance, points)
-        data = _ragged_data(table, counts, counts)
-    prior, hyper = _prior(table, family, covariance, priors, spread)
+        data = ragged_data(table, counts, counts)
+    prior, hyper = log_prior_of(table, family, covariance, priors, spread, columns)
     base = MixedModel(
         marginal,
         {name: leaf[0:1] for name, leaf in data.items()},
@@ -228,7 +232,7 @@ def mixed_model(
         params,
         predict,
         hyper,
-        names=_names(params, columns, covariance),
+        names=parameter_names(params, columns, covariance),
     )
     return base.replace(
         data=data,
@@ -239,7 +243,6 @@ def mixed_model(
         table=table,
         counts=counts,
         levels=np.asarray(levels)[order],
-        group_name=group_name,
         columns=columns,
         first=base.init,
         quadrature_error=0.0,
@@ -254,27 +257,18 @@ def _gaussian_data(table: Rows, counts: Array) -> dict[str, Any]:
     # Rows of a triangle have no intercept of ones: its column is kept wherever rows were squeezed.
     if z is None and np.any(held < counts):
         z = squeezed[:, p:-1]
-    return _ragged_data(Rows(squeezed[:, :p], z, squeezed[:, -1], table.codes), held, counts)
+    return ragged_data(Rows(squeezed[:, :p], z, squeezed[:, -1], table.codes), held, counts)
 
 
-def _ragged_data(table: Rows, held: Array, counts: Array) -> dict[str, Any]:
-    starts = np.cumsum(held) - held
-    first = Ragged(table.x, starts, held, Buckets.of(held))
-    data: dict[str, Any] = {"x": first, "y": first.with_values(table.y)}
-    if table.z is not None:
-        data["z"] = first.with_values(table.z)
-    if table.offset is not None:
-        data["offset"] = first.with_values(table.offset)
-    return data | {"held": held.astype(np.int32), "count": counts.astype(float)}
-
-
-def _prior(
+def log_prior_of(
     table: Rows,
     family: str,
     covariance: Covariance,
     priors: MixedPriors | str | None,
     spread: float,
+    columns: tuple[str, ...],
 ) -> tuple[Any, dict[str, Array]]:
+    """The prior's log density and its numbers."""
     if isinstance(priors, str):
         if priors != "flat":
             raise InputError(f"priors must be None, 'flat' or MixedPriors; got {priors!r}")
@@ -284,80 +278,4 @@ def _prior(
         raise InputError(
             f"priors must be None, 'flat' or MixedPriors; got a {type(chosen).__name__}"
         )
-    return LogPrior(family, covariance), chosen.hyperparameters(table.x, table.z, spread)
-
-
-def _first_guess(
-    table: Rows, family: str, covariance: Covariance
-) -> tuple[dict[str, Array], float]:
-    """Where the search for the mode starts, and the spread of the response on the scale of the
-    linear predictor.
-    """
-    coef, spread = np.zeros(table.x.shape[1]), 1.0
-    params: dict[str, Array] = {}
-    if family == "gaussian":
-        y = table.y if table.offset is None else table.y - table.offset
-        coef = np.linalg.lstsq(table.x, y, rcond=None)[0]
-        residual = float(np.std(y - table.x @ coef))
-        if residual <= max(1e-7 * float(np.std(y)), 1e-13 * float(np.max(np.abs(y)))):
-            raise InputError(
-                "y is constant, or X explains it exactly: there is nothing left for groups to"
-                " differ in"
-            )
-        params["log_scale"] = np.asarray(np.log(0.7 * residual))
-        spread = float(np.std(y))
-    elif family == "ordinal":
-        params["cutpoints"] = _first_cuts(table.y)
-    else:
-        coef = _first_intercept(table, family)
-    if family in ("gamma", "negative-binomial"):
-        params[SHAPES[family]] = np.zeros(())
-    z = np.ones((1, 1)) if table.z is None else table.z
-    unit = residual if family == "gaussian" else 1.0
-    sizes = np.sqrt(np.mean(z**2, axis=0))
-    params |= {"coef": coef, "factor": covariance.start(FIRST_DEVIATION * unit / sizes)}
-    return params, spread
-
-
-def _first_intercept(table: Rows, family: str) -> Array:
-    """The overall mean on the scale of the link as the coefficient of a constant column."""
-    coef = np.zeros(table.x.shape[1])
-    constant = np.flatnonzero(np.ptp(table.x, axis=0) == 0.0)
-    if not len(constant) or table.x[0, constant[0]] == 0.0:
-        return coef
-    if family == "binomial":
-        mean = (table.y[:, 0].sum() + 0.5) / (table.y[:, 1].sum() + 1.0)
-    else:
-        mean = (table.y.sum() + 0.5) / (len(table.y) + 1.0)
-    logit = family in ("bernoulli", "binomial")
-    link = np.log(mean / (1.0 - mean)) if logit else np.log(mean)
-    if table.offset is not None:
-        link = link - np.mean(table.offset)
-    coef[constant[0]] = link / table.x[0, constant[0]]
-    return coef
-
-
-def _first_cuts(y: Array) -> Array:
-    levels = int(y.max()) + 1
-    below = np.clip([np.mean(y <= k) for k in range(levels - 1)], 1e-3, 1.0 - 1e-3)
-    cuts = np.log(below / (1.0 - below))
-    return np.concatenate([cuts[:1], np.log(np.maximum(np.diff(cuts), 0.05))])
-
-
-def _names(
-    params: dict[str, Array], columns: tuple[str, ...], covariance: Covariance
-) -> tuple[str, ...]:
-    names: list[str] = []
-    for key in sorted(params):
-        if key == "coef":
-            names += columns
-        elif key == "factor":
-            names += covariance.parameters
-        elif key == "cutpoints":
-            names += [
-                "cutpoint[0]",
-                *(f"log step[{k}]" for k in range(1, len(params[key]))),
-            ]
-        else:
-            names.append(key)
-    return tuple(names)
+    return LogPrior(family, covariance), chosen.hyperparameters(table.x, table.z, spread, columns)

@@ -6,12 +6,33 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from ornstein.errors import InputError
+from ornstein.model import tables
 from ornstein.model.mixed.covariance import Covariance
 from ornstein.model.mixed.density import FAMILIES, RowDensity
 from ornstein.model.parameters import Layout
-from ornstein.types import PyTree, Traced
+from ornstein.types import Array, Meta, PyTree, Traced
+
+
+@dataclass(frozen=True, eq=False)
+class NewGroupRows:
+    """Rows to predict.
+
+    Attributes:
+        x: of the fixed effects; z: of all effects that vary, factor after factor.
+        labels: of the groups, one column for each factor; None where they are not known.
+        offset: one number per row. complete: which rows have all that they need; None is all.
+        said: why the others have not.
+    """
+
+    x: Array
+    z: Array
+    labels: tuple[Array | None, ...]
+    offset: Array | None = None
+    complete: Array | None = None
+    said: str = ""
 
 
 @dataclass(frozen=True)
@@ -22,12 +43,15 @@ class MixedPredict:
         family: of the response. covariance: of the effects.
         columns: of the fixed effects, the intercept's included where there is one.
         intercept: whether a column of ones is added to what is given.
+        factors: what groups the rows, by name, and how many effects each has; their effects are
+            one after the other in the covariance.
     """
 
     family: str
     covariance: Covariance
     columns: tuple[str, ...]
     intercept: bool
+    factors: tuple[tuple[str, int], ...]
 
     def __call__(self, params: PyTree, x: Traced) -> Traced:
         return self.mean(self.fixed_part(params, x), params)
@@ -41,6 +65,47 @@ class MixedPredict:
             x = jnp.concatenate([x, jnp.ones_like(x[..., :1])], axis=-1)
         return x @ params["coef"]
 
+    def mean(self, predictor: Traced, params: PyTree) -> Traced:
+        """E[y | u]."""
+        return RowDensity(self.family).mean(predictor, params)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What groups the rows."""
+        return tuple(name for name, _ in self.factors)
+
+    def part(self, place: int) -> slice:
+        """Which of all effects are those of a factor."""
+        start = sum(count for _, count in self.factors[:place])
+        return slice(start, start + self.factors[place][1])
+
+    def effect_names(self, place: int) -> tuple[str, ...]:
+        """The effects of a factor, without its name."""
+        name = self.factors[place][0]
+        return tuple(
+            effect.removesuffix(f"|{name}") for effect in self.covariance.effects[self.part(place)]
+        )
+
+    def new_rows(self, inputs: Any) -> NewGroupRows:
+        """X, Z (ones for a random intercept) and labels, from X or a dict of these."""
+        given = inputs if isinstance(inputs, dict) else {"X": inputs}
+        if "X" not in given or set(given) - {"X", "Z", "groups"}:
+            raise InputError(
+                "give the rows to predict as X, or as a dict with 'X', 'groups' and 'Z'"
+            )
+        x = np.asarray(tables.features(given["X"])[0], dtype=float)
+        effects = len(self.covariance.effects)
+        if "Z" in given:
+            z = np.asarray(tables.features(given["Z"])[0], dtype=float)
+        else:
+            z = np.ones((len(x), 1))
+        if z.shape != (len(x), effects):
+            raise InputError(f"predict needs Z of shape {(len(x), effects)}; it has {z.shape}")
+        labels = np.asarray(given["groups"]) if "groups" in given else None
+        if labels is not None and labels.shape != (len(x),):
+            raise InputError(f"X has {len(x)} rows but groups has shape {labels.shape}")
+        return NewGroupRows(x, z, (labels,))
+
     def to_json(self) -> dict[str, Any]:
         """As plain values, for a file."""
         return {
@@ -49,25 +114,23 @@ class MixedPredict:
             "blocks": list(self.covariance.blocks),
             "columns": list(self.columns),
             "intercept": self.intercept,
+            "factors": [list(factor) for factor in self.factors],
         }
 
     @classmethod
-    def from_json(cls, meta: dict[str, Any], layout: Layout) -> MixedPredict:
+    def from_json(cls, meta: Meta, layout: Layout) -> MixedPredict:
         """What `to_json` wrote, refused where it does not fit the parameters."""
         covariance = Covariance(
             tuple(str(name) for name in meta["effects"]), tuple(int(n) for n in meta["blocks"])
         )
+        count = len(covariance.effects)
+        factors = tuple(
+            (str(name), int(size)) for name, size in meta.get("factors", [["group", count]])
+        )
         columns = tuple(str(name) for name in meta["columns"])
         sizes = dict(zip(layout.paths, layout.shapes, strict=True))
         fits = sizes["coef"] == (len(columns),) and sizes["factor"] == (covariance.size,)
-        if (
-            meta["family"] not in FAMILIES
-            or not fits
-            or sum(covariance.blocks) != len(covariance.effects)
-        ):
+        whole = sum(covariance.blocks) == count == sum(size for _, size in factors)
+        if meta["family"] not in FAMILIES or not fits or not whole:
             raise ValueError("a mixed model that does not fit its parameters")
-        return cls(meta["family"], covariance, columns, bool(meta["intercept"]))
-
-    def mean(self, predictor: Traced, params: PyTree) -> Traced:
-        """E[y | u]."""
-        return RowDensity(self.family).mean(predictor, params)
+        return cls(meta["family"], covariance, columns, bool(meta["intercept"]), factors)

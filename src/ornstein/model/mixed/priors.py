@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import jax.numpy as jnp
@@ -23,9 +24,10 @@ class MixedPriors:
     """Normal priors on coefficients, half-t on the sds of effects, LKJ on their correlations.
 
     Attributes:
-        coef_sd: prior standard deviation of the coefficients, one number or one per column, inf is
-            flat; None is 2.5 sd(y)/sd(x), and flat for a constant column. For families with a link
-            sd(y) is taken as 1.
+        coef_sd: prior standard deviation of the coefficients, one number, one per column, or a dict
+            of some of them by column; inf is flat. None, and what a dict leaves out, is
+            2.5 sd(y)/sd(x), and flat for a constant column. For families with a link sd(y) is taken
+            as 1.
         effect_scale: scale of the half-t prior on the effects' standard deviations; None is as for
             the coefficients.
         freedom: its degrees of freedom.
@@ -35,7 +37,7 @@ class MixedPriors:
     3.0
     """
 
-    coef_sd: ArrayLike | None = None
+    coef_sd: ArrayLike | Mapping[str, float] | None = None
     effect_scale: ArrayLike | None = None
     freedom: float = 3.0
     concentration: float = 2.0
@@ -46,24 +48,37 @@ class MixedPriors:
             if not is_number(value) or value <= 0.0:
                 raise InputError(f"{name} must be a positive number; got {brief(value)}")
 
-    def hyperparameters(self, x: Array, z: Array | None, spread: float) -> dict[str, Array]:
+    def hyperparameters(
+        self, x: Array, z: Array | None, spread: float, columns: tuple[str, ...]
+    ) -> dict[str, Array]:
         """The priors' numbers for these columns, where the response varies by `spread`."""
         effects = np.ones((1, 1)) if z is None else z
-        deviations = _positive("coef_sd", self.coef_sd, x.shape[1])
         scales = _positive("effect_scale", self.effect_scale, effects.shape[1])
-        if deviations is None:
-            sd = x.std(axis=0)
-            deviations = np.where(sd > 0.0, WIDTH * spread / np.where(sd > 0.0, sd, 1.0), np.inf)
         if scales is None:
             size = effects.std(axis=0)
             size = np.where(size > 0.0, size, np.sqrt(np.mean(effects**2, axis=0)))
             scales = WIDTH * spread / size
         return {
-            "coef_precision": 1.0 / deviations**2,
+            "coef_precision": 1.0 / self._deviations(x, spread, columns) ** 2,
             "effect_scale": scales,
             "freedom": np.asarray(float(self.freedom)),
             "concentration": np.asarray(float(self.concentration)),
         }
+
+    def _deviations(self, x: Array, spread: float, columns: tuple[str, ...]) -> Array:
+        """Of the coefficients' priors."""
+        sd = x.std(axis=0)
+        usual = np.where(sd > 0.0, WIDTH * spread / np.where(sd > 0.0, sd, 1.0), np.inf)
+        if not isinstance(self.coef_sd, Mapping):
+            given = _positive("coef_sd", self.coef_sd, x.shape[1])
+            return usual if given is None else given
+        for name, value in self.coef_sd.items():
+            if name not in columns:
+                raise InputError(f"coef_sd names {brief(name)}, which is no column of X")
+            one = _positive(f"coef_sd of {name!r}", value, 1)
+            assert one is not None
+            usual[columns.index(name)] = one[0]
+        return usual
 
 
 def _positive(what: str, value: ArrayLike | None, count: int) -> Array | None:

@@ -1,0 +1,1 @@
+"""Trained networks: the posterior of their last layer."""

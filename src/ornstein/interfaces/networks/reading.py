@@ -1,0 +1,113 @@
+"""Training rows as frameworks hand them over, and whether a layer is the last: its weights times
+what enters it, plus its biases, must equal what the network returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+import scipy.special
+
+from ornstein.errors import InputError
+from ornstein.types import Array, PyTree
+
+# Rows that a network is run on at a time.
+ROWS = 1024
+# Relative: networks compute in float32, and some of their products in less.
+TOLERANCE = 2e-3
+AUTO = "auto"
+
+
+def batches(loader: PyTree, what: str = "loader") -> Iterator[tuple[PyTree, PyTree]]:
+    """(inputs, y) of some rows after the others: from a pair of arrays, or from a loader that
+    yields such pairs.
+    """
+    if isinstance(loader, tuple) and len(loader) == 2:
+        yield loader
+        return
+    if not isinstance(loader, Iterable):
+        raise InputError(
+            f"{what} must be a pair (inputs, y) or yield such pairs; got a {type(loader).__name__}"
+        )
+    empty = True
+    for batch in loader:
+        if not isinstance(batch, tuple | list) or len(batch) != 2:
+            raise InputError(f"{what} must yield pairs (inputs, y); it yields {_kind(batch)}")
+        empty = False
+        yield batch[0], batch[1]
+    if empty:
+        raise InputError(f"{what} yields no rows")
+
+
+def rows_of(
+    features: Callable[[PyTree], Array],
+    numbers: Callable[[PyTree], Array],
+    loader: PyTree,
+    what: str = "loader",
+) -> tuple[Array, Array]:
+    """Features and outcomes of all rows that a loader yields."""
+    found, outcomes = [], []
+    for inputs, y in batches(loader, what):
+        found.append(features(inputs))
+        outcomes.append(np.asarray(numbers(y)))
+        if len(found[-1]) != len(outcomes[-1]):
+            raise InputError(
+                f"{what} yields {len(found[-1])} inputs with {len(outcomes[-1])} outcomes"
+            )
+    return np.concatenate(found), np.concatenate(outcomes)
+
+
+def require_matrix(features: Array, layer: str) -> None:
+    """Refuse what enters a layer in another shape than (rows, features)."""
+    if features.ndim != 2:
+        raise InputError(
+            f"what enters the layer {layer!r} has shape {features.shape}: it must be"
+            " two-dimensional, (rows, features). Flatten or pool before it"
+        )
+
+
+def is_last(features: Array, head: tuple[Array, Array], outputs: Array) -> bool:
+    """Whether the network returns W·features + b, or its softmax, log softmax or sigmoid, which
+    mean the same model.
+    """
+    logits = features @ head[0] + head[1]
+    if outputs.size != logits.size:
+        return False
+    given = outputs.reshape(logits.shape)
+    meant = [logits, scipy.special.expit(logits)]
+    if logits.shape[1] > 1:
+        meant = [
+            logits,
+            scipy.special.log_softmax(logits, axis=1),
+            scipy.special.softmax(logits, axis=1),
+        ]
+    return any(_close(given, one) for one in meant)
+
+
+def not_last(layer: str) -> InputError:
+    """The refusal of a layer whose product is not what the network returns."""
+    return InputError(
+        f"the layer {layer!r} is not the last, or is used more than once: its weights times what"
+        " enters it, plus its biases, do not equal what the network returns. Name the layer that"
+        " makes the logits, and let the network return them"
+    )
+
+
+def no_such_layer(layer: str, known: list[str]) -> InputError:
+    """The refusal of a name that no linear layer has."""
+    if not known:
+        return InputError("the network has no linear layer: give orn.last_layer the features")
+    return InputError(f"the network has no linear layer {layer!r}; there are {', '.join(known)}")
+
+
+def _close(found: Array, wanted: Array) -> bool:
+    if not np.all(np.isfinite(found)):
+        return False
+    bound = TOLERANCE * max(float(np.max(np.abs(wanted))), 1e-3)
+    return bool(np.max(np.abs(found - wanted)) <= bound)
+
+
+def _kind(batch: object) -> str:
+    many = f" of {len(batch)}" if isinstance(batch, tuple | list) else ""
+    return f"a {type(batch).__name__}{many}"
