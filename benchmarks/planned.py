@@ -143,8 +143,8 @@ MODELS: dict[str, Callable[[], Any]] = {
 # --------------------------------------------------------------------------------------------------
 
 
-def seconds(chosen: bool = False) -> Iterator[str]:
-    """Displayed, measured and their ratio, for all ways within reach or the `chosen` ones."""
+def seconds(ways: tuple[str, ...]) -> Iterator[str]:
+    """Displayed, measured and their ratio, for the chosen way and these, where they are short."""
     from ornstein.sampling.request import SampleRequest
     from ornstein.ways import REGISTRY
     from ornstein.ways.costs import machine_factor
@@ -155,13 +155,15 @@ def seconds(chosen: bool = False) -> Iterator[str]:
     yield "| model | way | displayed | measured | ratio |"
     yield "|---|---|---|---|---|"
     for name, make in MODELS.items():
-        model = make()
+        model, began = make(), time.process_time()
         situation = survey(model)
+        yield f"| {name} | (planning) | | {time.process_time() - began:.2f} s | |"
         plan = planned(situation, SampleRequest())
         for way in REGISTRY:
             row = plan[way.name]
             displayed = row.seconds * machine_factor()
-            if not row.possible or displayed > 40.0 or (chosen and way.name != plan.chosen):
+            wanted = way.name == plan.chosen or way.name in ways
+            if not (row.possible and wanted and displayed <= 40.0):
                 continue
             began = time.process_time()
             with warnings.catch_warnings():
@@ -317,14 +319,13 @@ def main() -> None:
     parser.add_argument("section", choices=("seconds", "default", "metric", "worker"))
     parser.add_argument("given", nargs="*", help=argparse.SUPPRESS)
     parser.add_argument("--tables", nargs="+", default=list(TABLES))
-    parser.add_argument("--chosen", action="store_true", help="of the seconds, the chosen ways")
     parser.add_argument("--ways", nargs="+", default=list(SINGLE))
     given = parser.parse_args()
     if given.section == "worker":
         worker(*given.given)
         return
     found = {
-        "seconds": lambda: seconds(given.chosen),
+        "seconds": lambda: seconds(tuple(given.ways)),
         "metric": metric,
         "default": lambda: default(tuple(given.tables), tuple(given.ways)),
     }[given.section]()

@@ -16,10 +16,12 @@ from ornstein.sampling.request import SampleRequest
 from ornstein.verdict.finding import Finding
 from ornstein.ways import REGISTRY, way_by_name
 from ornstein.ways import automatic as loop
-from ornstein.ways.plan import elected, planned, restriction
+from ornstein.ways.forecasts import Forecasts, elected
+from ornstein.ways.plan import planned, restriction
 from ornstein.ways.probe import GOOD
 from ornstein.ways.remedies import Tried, following
 from ornstein.ways.situation import Situation, survey
+from ornstein.ways.stochastic import StochasticGradients
 from ornstein.ways.way import Forecast
 from ornstein.ways.weighted import _resampled
 
@@ -114,6 +116,26 @@ class TestPlan:
         assert elected(rows, 10.0, of_skewed) == "b"
         assert elected((rows[0], rows[2]), 10.0, of_skewed) == "c"
 
+    def test_no_more_samplers_are_tuned_than_the_choice_needs(self, gaussian, monkeypatch):
+        """And the choice is that among all of them, whatever the distances and the budget."""
+        situation, tuned = survey(gaussian), []
+        forecast = StochasticGradients.forecast
+
+        def counted(way, *given):
+            tuned.append(way.name)
+            return forecast(way, *given)
+
+        monkeypatch.setattr(StochasticGradients, "forecast", counted)
+        assert planned(situation, SampleRequest()).chosen == "laplace" and not tuned
+        for kl, share in ((0.05, 1.0), (0.1, 0.05), (0.5, 0.05), (5.0, 0.05)):
+            probe = replace(situation.probe, kl=kl, share=share)
+            there = replace(situation, probe=probe)
+            for work in (1e2, 2e3, 1e5, 1e8):
+                tuned.clear()
+                chosen = Forecasts(there, SampleRequest()).chosen(work)
+                assert set(tuned) <= {"sgld-cv"} or kl > 0.5 or work < 1e8
+                assert chosen == elected(Forecasts(there, SampleRequest()).all(), work, there)
+
     def test_the_nearest_where_none_is_good_or_within_the_budget(self, of_skewed):
         rows = (row("a", 0.5, 1.0), row("b", 0.3, 3.0), row("c", 0.0, 9.0, work=100.0))
         assert elected(rows, 10.0, of_skewed) == "b"
@@ -150,7 +172,7 @@ def test_data_on_disk_have_a_plan_and_a_verdict(tmp_path):
 class TestRemedies:
     def next_after(self, situation, name, *raised):
         way = way_by_name(name)
-        found = following([Tried(way, raised, True)], situation, SampleRequest(), 1e9)
+        found = following([Tried(way, raised, True)], Forecasts(situation, SampleRequest()), 1e9)
         return None if found is None else found[0]
 
     def test_a_chain_that_is_too_short_runs_longer(self, gaussian):
@@ -168,8 +190,9 @@ class TestRemedies:
 
     def test_at_most_four_ways_and_none_beyond_the_budget(self, of_skewed):
         tried = [Tried(way_by_name("laplace"), (finding("moved draws"),), True)]
-        assert following(tried * 4, of_skewed, SampleRequest(), 1e9) is None
-        assert following(tried, of_skewed, SampleRequest(), 1.0) is None
+        forecasts = Forecasts(of_skewed, SampleRequest())
+        assert following(tried * 4, forecasts, 1e9) is None
+        assert following(tried, forecasts, 1.0) is None
 
     def test_nuts_takes_shorter_steps_and_more_of_them(self, of_skewed):
         way = self.next_after(of_skewed, "nuts", finding("R-hat, ESS"))

@@ -113,8 +113,8 @@ def _pursued(course: Course, model: Model, request: SampleRequest, limits: Limit
         if course.tried[-1].delivered and not course.tried[-1].raised:
             break  # nothing that another way could mend
         left = plan.budget - course.work
-        found = following(course.tried, situation, request, left)
-        found = found or following(course.tried, situation, request, math.inf)
+        found = following(course.tried, plan.forecasts, left)
+        found = found or following(course.tried, plan.forecasts, math.inf)
         if found is None:
             break
         way, forecast = found

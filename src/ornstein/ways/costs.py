@@ -26,8 +26,10 @@ STEP, STEP_ROW, STEP_COLUMN, STEP_SQUARE = 1.2e-6, 6e-9, 1.0e-9, 1.6e-10
 KICK = 3e-4
 # Compiling a chain of stochastic gradients, and one of NUTS.
 COMPILING, COMPILING_NUTS = 0.6, 2.5
-# A check of the draws compiles too.
-DRAW = 1e-8  # of an independent draw, times D²
+# The matrix equations of a sampler's law, times D³.
+TUNING = 1e-9
+# An independent draw: its normal numbers, and their product with a matrix.
+DRAW_COLUMN, DRAW_SQUARE = 2e-8, 5e-11
 
 # The budget where none is given: so many products of numbers, that is a few minutes of NUTS, as
 # passes over N rows of D parameters; and the fewest and most passes.
@@ -57,6 +59,16 @@ def step_seconds(rows: int, dimension: int, full: bool) -> float:
     """A step on a minibatch of so many rows."""
     square = STEP_SQUARE * dimension**2 if full else 0.0
     return STEP + rows * (STEP_ROW + STEP_COLUMN * dimension) + square
+
+
+def tuning_seconds(dimension: int) -> float:
+    """Tuning a sampler and predicting its law; at least."""
+    return TUNING * dimension**3
+
+
+def drawing_seconds(draws: int, dimension: int) -> float:
+    """Independent draws from a Gaussian."""
+    return draws * (DRAW_COLUMN * dimension + DRAW_SQUARE * dimension**2)
 
 
 @cache

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ornstein.baselines.laplace import laplace
 from ornstein.posterior.posterior import Posterior
 from ornstein.sampling.request import SampleRequest
-from ornstein.ways.costs import DRAW
+from ornstein.ways.costs import drawing_seconds
 from ornstein.ways.situation import Situation
 from ornstein.ways.way import Forecast, impossible
 
@@ -32,7 +32,7 @@ class Laplace:
             " the mode"
         )
         count, size = request.draws * request.chains, situation.dim
-        seconds = count * DRAW * size**2
+        seconds = drawing_seconds(count, size)
         return Forecast(self.name, kl, 0.0, 0.0, 0.0, seconds, 8.0 * count * size, words)
 
     def run(

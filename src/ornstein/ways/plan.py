@@ -12,19 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ornstein import markup
-from ornstein.checks import FULL_LIMIT, is_number
+from ornstein.checks import is_number
 from ornstein.curvature.curvature import Curvature
 from ornstein.curvature.wide import from_rows
 from ornstein.errors import CurvatureError, InputError
 from ornstein.model.model import Model
 from ornstein.model.required import require_model
 from ornstein.sampling.request import SampleRequest
-from ornstein.ways import REGISTRY, ways_of
+from ornstein.ways import REGISTRY, way_by_name
 from ornstein.ways.costs import default_budget, machine_factor
+from ornstein.ways.forecasts import Forecasts
 from ornstein.ways.probe import GOOD
 from ornstein.ways.rows import Wide
 from ornstein.ways.situation import Situation, survey
-from ornstein.ways.way import Forecast, impossible, restriction
+from ornstein.ways.way import Forecast, restriction
 
 if TYPE_CHECKING:
     import pandas
@@ -37,26 +38,34 @@ class Plan:
     """What `orn.sample` chooses among; prints as a table, the chosen way marked.
 
     Attributes:
-        rows: one Forecast per way.
+        forecasts: of the ways; those that the choice did not need are made when they are shown.
         chosen: the name of the way to take first.
         budget: passes over the data that are allowed, for everything.
-        situation: curvature and probes, which a run uses again.
     """
 
-    rows: tuple[Forecast, ...]
+    forecasts: Forecasts
     chosen: str
     budget: float
-    situation: Situation
+
+    @property
+    def rows(self) -> tuple[Forecast, ...]:
+        """One Forecast per way."""
+        return self.forecasts.all()
+
+    @property
+    def situation(self) -> Situation:
+        """Curvature and probes, which a run uses again."""
+        return self.forecasts.situation
 
     def __iter__(self) -> Iterator[Forecast]:
         return iter(self.rows)
 
     def __getitem__(self, way: str) -> Forecast:
         """The row of this way."""
-        for row in self.rows:
-            if row.way == way:
-                return row
-        raise InputError(f"there is no way {way!r}; there are {[row.way for row in self.rows]}")
+        found = way_by_name(way)
+        if found is None:
+            raise InputError(f"there is no way {way!r}; there are {[one.name for one in REGISTRY]}")
+        return self.forecasts.of(found)
 
     def sentence(self) -> str:
         """What was chosen and why, in one line."""
@@ -190,21 +199,13 @@ def plan(
 def planned(situation: Situation, request: SampleRequest, budget: float | None = None) -> Plan:
     """The plan for what was found about a model."""
     allowed = checked_budget(budget, situation.model)
-    reason = restriction(request)
     if situation.wide is not None:
         situation = replace(situation, passes=found_passes(situation.wide))
-    able = {way.name: way for way in ways_of(situation)}
-    few = f"for up to {FULL_LIMIT} parameters"
-    rows = tuple(
-        impossible(way.name, reason if reason and not way.stochastic else few)
-        if way.name not in able or (reason and not way.stochastic)
-        else able[way.name].forecast(situation, request)
-        for way in REGISTRY
-    )
-    if reason and not any(row.possible for row in rows):
+    forecasts, reason = Forecasts(situation, request), restriction(request)
+    if reason and not any(row.possible for row in forecasts.all()):
         # what stochastic gradients say of it; the other ways were not asked
-        raise InputError(next(row.words for row in rows if row.words != reason))
-    return Plan(rows, elected(rows, allowed - situation.passes, situation), allowed, situation)
+        raise InputError(next(row.words for row in forecasts.all() if row.words != reason))
+    return Plan(forecasts, forecasts.chosen(allowed - situation.passes), allowed)
 
 
 def found_passes(wide: Wide) -> float:
@@ -214,20 +215,6 @@ def found_passes(wide: Wide) -> float:
     except CurvatureError as error:
         raise CurvatureError(f"no way to the posterior was found: {error}") from error
     return wide.passes
-
-
-def elected(rows: tuple[Forecast, ...], work: float, situation: Situation) -> str:
-    """The cheapest way that should end trusted within so much work; where there is none, the
-    nearest to the posterior.
-    """
-    able = [row for row in rows if row.possible]
-    if not able:
-        raise CurvatureError(situation.why or rows[0].words)
-    within = [row for row in able if row.work <= work] or [min(able, key=lambda row: row.work)]
-    good = [row for row in within if row.kl <= GOOD]
-    if good:
-        return min(good, key=lambda row: row.seconds).way
-    return min(within, key=lambda row: (row.kl, row.seconds)).way
 
 
 def checked_budget(budget: float | None, model: Model) -> float:

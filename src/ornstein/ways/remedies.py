@@ -9,9 +9,10 @@ from ornstein.verdict.finding import LEVELS, Finding
 from ornstein.verdict.thresholds import EFFECTIVE_DRAWS, LARGEST_R_HAT
 from ornstein.verdict.verdict import Verdict
 from ornstein.ways import ways_of
-from ornstein.ways.situation import Situation
+from ornstein.ways.forecasts import Forecasts
+from ornstein.ways.stochastic import StochasticGradients
 from ornstein.ways.trajectories import MetricNuts, Nuts
-from ornstein.ways.way import Forecast, Way, restriction
+from ornstein.ways.way import Forecast, Way
 
 MOST_WAYS = 4
 # Findings that a longer chain mends.
@@ -45,20 +46,18 @@ def raised_by(verdict: Verdict, request: SampleRequest) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-def following(
-    tried: list[Tried], situation: Situation, request: SampleRequest, work: float
-) -> tuple[Way, Forecast] | None:
+def following(tried: list[Tried], forecasts: Forecasts, work: float) -> tuple[Way, Forecast] | None:
     """The next way within so much work; None where nothing is left that could help."""
     if len(tried) >= MOST_WAYS:
         return None
-    for way in _called_for(tried, situation, request):
-        forecast = way.forecast(situation, request)
+    for way in _called_for(tried, forecasts):
+        forecast = forecasts.of(way)
         if forecast.possible and forecast.work <= work and way not in [one.way for one in tried]:
             return way, forecast
     return None
 
 
-def _called_for(tried: list[Tried], situation: Situation, request: SampleRequest) -> list[Way]:
+def _called_for(tried: list[Tried], forecasts: Forecasts) -> list[Way]:
     """Ways in the order in which the findings call for them."""
     last = tried[-1]
     names = {finding.name for finding in last.raised}
@@ -67,32 +66,39 @@ def _called_for(tried: list[Tried], situation: Situation, request: SampleRequest
     longer = last.way.longer()
     slow = last.delivered and bool(names) and names <= set(SLOW)
     ways: list[Way] = [longer] if slow and longer is not None else []
-    ways += _nearer(tried, situation, request)
+    ways += _nearer(tried, forecasts)
     # the last resort: shorter steps, and more of them between draws
     ways += [one for one in (_careful(last.way),) if one is not None]
     return ways
 
 
-def _nearer(tried: list[Tried], situation: Situation, request: SampleRequest) -> list[Way]:
+def _nearer(tried: list[Tried], forecasts: Forecasts) -> list[Way]:
     """Ways whose law should be nearer the posterior than that of those tried: those that
     should end trusted first, and of them the cheapest.
     """
-    reason = restriction(request)
     names = {one.way.name for one in tried}
     rows: list[tuple[Forecast, Way]] = []
-    nearest = min(_kl(one.way, situation, request) for one in tried)
-    for way in ways_of(situation):
-        if way.name in names or (reason and not way.stochastic):
+    nearest = min(_kl(one.way, forecasts) for one in tried)
+    for way in ways_of(forecasts.situation):
+        if way.name in names or _farther(way, forecasts, nearest):
             continue
-        forecast = way.forecast(situation, request)
+        forecast = forecasts.of(way)
         if forecast.possible and (forecast.kl < nearest or forecast.kl == 0.0):
             rows.append((forecast, way))
     rows.sort(key=lambda row: (not row[0].good, row[0].seconds))
     return [way for _, way in rows]
 
 
-def _kl(way: Way, situation: Situation, request: SampleRequest) -> float:
-    forecast = way.forecast(situation, request)
+def _farther(way: Way, forecasts: Forecasts, nearest: float) -> bool:
+    """Whether a sampler is no nearer for sure, so that it need not be tuned."""
+    if not isinstance(way, StochasticGradients):
+        return False
+    least, _ = way.bounds(forecasts.situation)
+    return least > 0.0 and least >= nearest
+
+
+def _kl(way: Way, forecasts: Forecasts) -> float:
+    forecast = forecasts.of(way)
     return forecast.kl if forecast.kl >= 0.0 else float("inf")
 
 

@@ -16,7 +16,7 @@ from ornstein.samplers import sampler_by_name
 from ornstein.sampling.plan import planned, require_stable, tuned
 from ornstein.sampling.request import SampleRequest
 from ornstein.sampling.run import run_here
-from ornstein.ways.costs import COMPILING, step_seconds
+from ornstein.ways.costs import COMPILING, step_seconds, tuning_seconds
 from ornstein.ways.situation import Situation
 from ornstein.ways.way import Forecast, impossible, restriction
 
@@ -44,6 +44,10 @@ class StochasticGradients:
     @property
     def sampler(self) -> Sampler:
         return sampler_by_name(self.name)
+
+    def bounds(self, situation: Situation) -> tuple[float, float]:
+        """A KL and seconds that no forecast is below, for free."""
+        return self.share * situation.laplace_kl, COMPILING + tuning_seconds(situation.dim)
 
     def forecast(self, situation: Situation, request: SampleRequest) -> Forecast:
         curvature = situation.curvature
@@ -79,9 +83,8 @@ class StochasticGradients:
         warmup = request.warmup if isinstance(request.warmup, int) else 10.0 * tau + 10.0
         steps = request.chains * (warmup + request.draws * thin)
         rows_read = rows * (2 if dynamics.control_variates else 1)
-        seconds = COMPILING + steps * step_seconds(
-            rows_read, size, dynamics.preconditioner.ndim == 2
-        )
+        each = step_seconds(rows_read, size, dynamics.preconditioner.ndim == 2)
+        seconds = COMPILING + tuning_seconds(size) + steps * each
         memory = 12.0 * request.draws * request.chains * size
         return Forecast(
             self.name,

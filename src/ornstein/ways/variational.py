@@ -11,7 +11,7 @@ from ornstein.baselines.gaussian_vi import gaussian_vi
 from ornstein.errors import WayError
 from ornstein.posterior.posterior import Posterior
 from ornstein.sampling.request import SampleRequest
-from ornstein.ways.costs import DRAW
+from ornstein.ways.costs import drawing_seconds
 from ornstein.ways.situation import Situation
 from ornstein.ways.way import Forecast, impossible
 
@@ -36,7 +36,7 @@ class GaussianVi:
             else "no Gaussian is near the posterior"
         )
         work = situation.fitted.passes
-        seconds = count * DRAW * size**2
+        seconds = drawing_seconds(count, size)
         return Forecast(self.name, kl, 0.0, 0.0, work, seconds, 8.0 * count * size, words)
 
     def run(
