@@ -39,11 +39,13 @@ def split_r_hat(draws: Array) -> float:
 
 def pareto_smoothed(log_weights: Array) -> tuple[Array, float]:
     """Log importance weights with their tail smoothed (PSIS), up to a constant, and the tail's
-    shape k.
+    shape k; as they are, with an infinite k, where equal weights leave no tail to fit.
     """
     # Made for leave-one-out weights 1/p(y): what it is given is the log likelihood, whose negative
     # is the log weight.
     smoothed, k = _array_stats().psislw(-log_weights, axis=-1)
+    if np.isnan(smoothed).any() and np.isfinite(log_weights).all():
+        return log_weights, float("inf")
     return np.asarray(smoothed), float(k)
 
 

@@ -101,9 +101,15 @@ class Weighted:
     def moment_distance(self) -> tuple[float, float]:
         """The larger KL, both ways, between the moments of draws and posterior, and the noise
         expected in it, in nats.
+
+        Points come in pairs about the mean, so that as many pairs as parameters or fewer have no
+        whole covariance. Then it is the KL of the densities, with noise as large as itself.
         """
         if not np.all(np.isfinite(self.weights)):  # no point has a density
             return np.inf, np.inf
+        if len(self.weights) // 2 <= self.gaussian.mean.size:
+            whole = max(self.kl_qp, self.kl_pq)
+            return whole, whole
         own = Gaussian(
             self.gaussian_weights @ self.points, _covariance(self.points, self.gaussian_weights)
         )
