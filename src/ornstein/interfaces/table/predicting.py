@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas
 
     from ornstein.posterior.posterior import Posterior
-    from ornstein.posterior.predictive import Outcome, Predictive
+    from ornstein.posterior.predictive import DrawnOutcome, Outcome, Predictive
 
 
 def predict_table(
@@ -61,7 +61,9 @@ def predict_table(
     return pandas.concat([frame, pandas.DataFrame(added, index=frame.index)], axis=1)
 
 
-def _described(of: Predictive | Outcome, name: str, probability: float) -> dict[str, Array]:
+def _described(
+    of: Predictive | Outcome | DrawnOutcome, name: str, probability: float
+) -> dict[str, Array]:
     low, high = of.interval(probability)
     found = {"mean": of.mean, "sd": of.sd, "low": low, "high": high}
     return {f"{name}_{what}": values for what, values in found.items()}
