@@ -39,7 +39,7 @@ slow = partial(pytest.param, marks=pytest.mark.slow)
 @pytest.mark.parametrize(
     ("name", "inputs"),
     [
-        ("observations by handlers.condition", ("x",)),
+        slow("observations by handlers.condition", ("x",)),
         slow("data by closure", ("outside 0",)),
         slow("observations by functools.partial", ("x",)),
         ("a DataFrame as the argument", ("df.group", "df.x")),
@@ -120,7 +120,7 @@ def test_a_model_without_rows_runs_by_nuts_and_keeps_its_deterministic_sites(two
     tree = post.to_arviz(groups=["posterior_predictive", "log_likelihood", "observed_data"])
     assert set(tree["posterior_predictive"].data_vars) == {"k1", "k2", "delta"}
     assert tree["log_likelihood"]["k1"].shape == (4, 500)
-    assert int(tree["observed_data"]["k2"]) == 7
+    assert tree["observed_data"]["k2"].values.item() == 7
     with pytest.raises(orn.InputError, match="loo needs single rows"):
         post.loo()
 

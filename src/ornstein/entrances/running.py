@@ -195,8 +195,9 @@ def sample(
             )
             return taken(way, model, request)
         request = replace(request, sampler=sampler_by_name(sampler))
-    if request.sampler is not None and isinstance(model, Model) and model.undivided:
-        raise InputError(f"{model.undivided}: leave the sampler out, or give 'nuts'")
+    minibatched = request.sampler is not None or client is not None
+    if minibatched and isinstance(model, Model) and model.undivided:
+        raise InputError(f"{model.undivided}: leave sampler and client out, or give 'nuts'")
     if client is None and request.sampler is None and chooses(model, request):
         return sample_automatically(model, request, Limits(budget, deadline, remedy))
     _require_none("the library does not choose the way of this run", limits)

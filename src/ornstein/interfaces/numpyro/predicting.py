@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -18,15 +18,12 @@ from ornstein.errors import InputError
 from ornstein.interfaces.numpyro.arguments import as_jax, as_numpy, call_of, first_line
 from ornstein.interfaces.numpyro.handled import EveryRow, Function, Site, Unobserved, alone
 from ornstein.interfaces.numpyro.running import Evaluation
-from ornstein.interfaces.numpyro.splitting import listed
+from ornstein.interfaces.numpyro.splitting import listed, same_values
 from ornstein.interfaces.numpyro.whole import Whole
 from ornstein.model.parameters import Layout
 from ornstein.posterior.own_function import OwnPredictive
 from ornstein.posterior.predictive import Simulated
 from ornstein.types import Array, PyTree, Traced
-
-if TYPE_CHECKING:
-    import inspect
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +80,19 @@ class Predict(OwnPredictive):
                 f" {listed(given)}"
             )
         own = {name: as_jax(as_numpy(value), widen=True) for name, value in given.items()}
-        arguments = {**known, **own}
+        arguments = {**self._without_response(), **own}
         return EveryRow(self.whole.model_fn), call_of(self.whole.model_fn, arguments)
+
+    def _without_response(self) -> dict[str, PyTree]:
+        """The arguments of the fit; observed values are left out where the model can do without."""
+        parameters = inspect.signature(self.whole.model_fn).parameters
+        values = [site["value"] for site in self.whole.observed]
+        return {
+            name: argument
+            for name, argument in self.whole.arguments.items()
+            if parameters[name].default is not None
+            or not any(same_values(argument, value) for value in values)
+        }
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ import numpy as np
 from numpyro import handlers
 from numpyro.infer.util import ModelInfo, initialize_model
 
-from ornstein.compute.precision import double
+from ornstein.compute.precision import double, width
 from ornstein.errors import InputError
 from ornstein.interfaces.numpyro.arguments import (
     as_given,
@@ -63,8 +63,11 @@ class Whole:
                     if number + 1 < len(ways):
                         continue
                     require_numbers("the model fails on its data", arguments)
+                    where = "on its data"
+                    if _runs(model_fn, arguments):
+                        where = "in double precision (leave out dtypes such as int32)"
                     raise InputError(
-                        f"the model fails on its data: {type(error).__name__}: {first_line(error)}"
+                        f"the model fails {where}: {type(error).__name__}: {first_line(error)}"
                     ) from error
                 return cls(own, values, init_strategy, sites)
         raise AssertionError
@@ -162,6 +165,17 @@ class Whole:
         postprocess = self.prepared.postprocess_fn
         with alone():
             return dict(postprocess(params))
+
+
+def _runs(model_fn: Function, arguments: dict[str, PyTree]) -> bool:
+    """Whether the model runs in single precision, as NumPyro would do it unasked."""
+    call = call_of(model_fn, arguments)
+    try:
+        with width("float32"), alone():
+            handlers.trace(handlers.seed(model_fn, 0)).get_trace(*call.args, **call.kwargs)
+    except Exception:
+        return False
+    return True
 
 
 def flat_starts(whole: Whole, count: int, seed: int) -> Array:
