@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.special
+import scipy.stats
 
 from ornstein.types import Array
 
 QUANTILES = np.array([0.05, 0.5, 0.95])
+MOMENT_TESTS = 4  # of mean, variance, and the signed ranks of place and width
 LARGEST_MEMORY = 0.9  # of a start that can be told from all of it
 
 
@@ -17,6 +19,9 @@ LARGEST_MEMORY = 0.9  # of a start that can be told from all of it
 class Change:
     """Along K directions: how far the mean moves in sds, the log of the ratio of variances, and how
     far the 5, 50 and 95 % points move in sds, each with its z-score.
+
+    `rank_z` is a z-score of place and width by signed ranks. A few draws far out, as a chain near
+    instability makes them, would hide any change from means and variances.
     """
 
     shift: Array
@@ -25,6 +30,7 @@ class Change:
     ratio_z: Array
     quantile: Array  # (3, K)
     quantile_z: Array
+    rank_z: Array
 
     @property
     def distance(self) -> Array:
@@ -35,8 +41,10 @@ class Change:
 
     @property
     def moment_p(self) -> Array:
-        """Two-sided p-value of each direction's mean and variance, the smaller of both doubled."""
-        return two_sided(np.maximum(np.abs(self.shift_z), np.abs(self.ratio_z)))
+        """Two-sided p-value of each direction's place and width: the smallest of `MOMENT_TESTS`."""
+        return two_sided(
+            np.maximum(np.maximum(np.abs(self.shift_z), np.abs(self.ratio_z)), self.rank_z)
+        )
 
     @property
     def quantile_p(self) -> Array:
@@ -84,7 +92,23 @@ def change(start: Array, end: Array, everything: Array, size: float) -> Change:
         square / square_error,
         np.stack(moves),
         np.stack(scores),
+        np.maximum(
+            np.abs(signed_ranks(after - before)),
+            np.abs(signed_ranks(np.abs(after) - np.abs(before))),
+        ),
     )
+
+
+def signed_ranks(difference: Array) -> Array:
+    """Wilcoxon's z-score of differences (n, ...), which is standard normal where they are symmetric
+    about zero: what a reversible kernel changes in any quantity of draws of its own law is.
+
+    >>> signed_ranks(np.array([1.0, -2.0, 3.0, -4.0, 0.0])).round(2)
+    np.float64(-0.27)
+    """
+    ranks = scipy.stats.rankdata(np.abs(difference), axis=0)
+    squares = np.sum(np.where(difference != 0.0, ranks**2, 0.0), axis=0)
+    return np.sum(np.sign(difference) * ranks, axis=0) / np.sqrt(np.maximum(squares, 1.0))
 
 
 def _regressed(start: Array, end: Array, known: Array, size: float) -> tuple[Array, Array]:

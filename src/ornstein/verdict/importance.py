@@ -40,6 +40,8 @@ SCALES = np.array([1.0, 1.5, 2.5, 5.0])
 SHARES = np.array([0.58, 0.14, 0.14, 0.14])
 # Noise of the measured moments, in nats, up to which they are used.
 TOLERABLE_NOISE = 0.05
+# Points that share the weight, and the largest weight of one, where a heavy tail is put up with.
+MANY, LARGEST_WEIGHT = 100, 0.05
 # Parameters up to which moments are measured: of a Gaussian fitted to 4,000 perfect draws,
 # importance weights keep two thirds at 50 parameters and 4 % at 200.
 MOMENTS = 50
@@ -85,6 +87,13 @@ class Weighted:
             self.pareto_k <= thresholds.PARETO_K
             or self.effective_share >= thresholds.HARMLESS_SHARE
         )
+
+    @property
+    def many(self) -> bool:
+        """Whether many points share the weight: where the posterior is in several narrow pieces the
+        shape of the tail says nothing, and a large distance is a reason to be careful.
+        """
+        return bool(np.sum(self.weights**2) <= 1.0 / MANY and self.weights.max() <= LARGEST_WEIGHT)
 
     @property
     def mean(self) -> Array:
@@ -206,7 +215,7 @@ def measured_distance(subject: Subject, weighted: Weighted | None) -> Finding:
     distance, noise = weighted.moment_distance()
     uneven = skipped(NAME, "importance weights are too uneven to measure moments with")
     unmeasured = uneven if missed.level == "trusted" else missed
-    if subject.dimension > MOMENTS or not weighted.reliable:
+    if subject.dimension > MOMENTS or not (weighted.reliable or weighted.many):
         return unmeasured
     error = subject.error
     if error is None:
@@ -218,8 +227,10 @@ def measured_distance(subject: Subject, weighted: Weighted | None) -> Finding:
     chance = thresholds.CHANCE * error.covariance_sd
     small = thresholds.MEASURED_KL + chance
     level = graded(excess, small, thresholds.LARGE_CHANGE + chance)
-    if noisy and level != "not trusted":
+    if (noisy or not weighted.reliable) and level != "not trusted":
         return unmeasured
+    if not weighted.reliable:
+        level = "caution"
     if level == "trusted" and missed.level != "trusted":
         return missed
     sentence = (

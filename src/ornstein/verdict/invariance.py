@@ -12,7 +12,7 @@ from ornstein.streams import Purpose, sequence
 from ornstein.types import Array
 from ornstein.verdict import thresholds
 from ornstein.verdict.advice import another_way
-from ornstein.verdict.change import Change, change, two_sided
+from ornstein.verdict.change import MOMENT_TESTS, Change, change, two_sided
 from ornstein.verdict.finding import Finding, graded, rounded, skipped, worst
 from ornstein.verdict.moved import DECISIVE, MOST, Moved, move, paired_score
 from ornstein.verdict.subject import ABSENT, Subject
@@ -185,7 +185,7 @@ def _effects(kept: Kept) -> tuple[Array, Array, float]:
     """
     along, bound = kept.along, kept.bound
     # A direction in which anything is significant is taken at its word in everything.
-    changed = (along.moment_p < bound / 2.0) | (along.quantile_p < bound / 3.0)
+    changed = (along.moment_p < bound / MOMENT_TESTS) | (along.quantile_p < bound / 3.0)
     moment = np.where(changed, along.distance, 0.0)
     moves = np.where(changed & (np.abs(along.quantile_z) > CLEAR), np.abs(along.quantile), 0.0)
     joint, size = 0.0, kept.moved.before.shape[1]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ornstein.types import Array
+from ornstein.verdict.change import signed_ranks
 from ornstein.verdict.coordinates import Coordinates
 from ornstein.verdict.density import Density
 
@@ -114,23 +115,24 @@ def _by_trajectories(
 
 
 def paired_score(before: Array, after: Array) -> float:
-    """The z-score of a mean change, over what is finite."""
+    """The z-score of a change, over what is finite, by signed ranks."""
     change = (after - before)[np.isfinite(before) & np.isfinite(after)]
-    if len(change) < 2:
-        return 0.0
-    return float(change.mean() / max(change.std(ddof=1) / np.sqrt(len(change)), 1e-12))
+    return float(signed_ranks(change)) if len(change) > 1 else 0.0
 
 
 def _by_sweeps(
     density: Density, coordinates: Coordinates, start: Array, generator: np.random.Generator
 ) -> Moved:
-    """Metropolis moves of one parameter after the other."""
+    """Metropolis moves of one parameter after the other, forth and back: so the whole is
+    reversible.
+    """
     theta = coordinates.theta(start)
     energy = first_energy = density.values(theta)
     shares = []
-    for place, sd in enumerate(np.tile(coordinates.conditional_sd, SWEEPS)):
-        trial, parameter = theta.copy(), place % coordinates.dimension
-        trial[:, parameter] += REACH * sd * generator.standard_normal(len(theta))
+    forth, sds = np.arange(coordinates.dimension), coordinates.conditional_sd
+    for parameter in np.tile(np.concatenate([forth, forth[::-1]]), SWEEPS // 2):
+        trial = theta.copy()
+        trial[:, parameter] += REACH * sds[parameter] * generator.standard_normal(len(theta))
         trial_energy = density.values(trial)
         taken, share = _decided(trial_energy - energy, generator)
         theta = np.where(taken[:, None], trial, theta)
