@@ -48,7 +48,7 @@ def run(section: str, console: Console, given: argparse.Namespace) -> Any:
             min(given.limit, 15.0),
             ("wine",),
             given.data_dir,
-            roads=["ornstein", "Newton + Laplace"],
+            methods=["ornstein", "Newton + Laplace"],
         )
     found = posterior_section(console, given.limit, tuple(given.problem), given.data_dir)
     others = (load("posterior") or {"result": {"problems": {}}})["result"]["problems"]
@@ -76,7 +76,7 @@ def main() -> None:
         "--limit",
         type=float,
         default=60.0,
-        help="seconds for each road to a posterior (covertype five times that)",
+        help="seconds for each method to a posterior (covertype five times that)",
     )
     parser.add_argument(
         "--problem",

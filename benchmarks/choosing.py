@@ -134,8 +134,8 @@ def main() -> None:
         f" batches of {BATCH}\n"
     )
     console.print(
-        "| method | KL predicted | KL found | by chance | relaxation time, steps | passes per"
-        " effective draw | verdict |"
+        "| method | KL predicted | KL found | of it Monte Carlo error | relaxation time, steps |"
+        " passes per effective draw | verdict |"
     )
     console.print("|---|---|---|---|---|---|---|")
     for name, run in METHODS.items():

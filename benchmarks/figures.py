@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.growth import QUANTITIES
-from benchmarks.roads import ROADS
+from benchmarks.methods import METHODS
 
 COLOURS = [
     "#0072b2",
@@ -55,7 +55,7 @@ def steps(found: dict[str, dict[str, float]], path: Path) -> None:
 
 
 def time_to_posterior(result: dict[str, Any], path: Path) -> None:
-    """KL against seconds, one panel per data set; a road that never had an answer has no line."""
+    """KL against seconds, one panel per data set; a method that never had an answer has no line."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     problems = result["problems"]
@@ -64,15 +64,15 @@ def time_to_posterior(result: dict[str, Any], path: Path) -> None:
     figure = _figure(4.2 * columns + 1.8, 3.2 * rows)
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     for panel, (name, part) in zip(panels, problems.items(), strict=False):
-        for position, road in enumerate(ROADS):
+        for position, method in enumerate(METHODS):
             points = [
                 point
-                for point in part["roads"].get(road, {"points": []})["points"]
+                for point in part["methods"].get(method, {"points": []})["points"]
                 if point[1] < float("inf")
             ]
             if points:
                 seconds, distances = zip(*points, strict=True)
-                mark = "o-" if road.startswith("ornstein") else "s-"
+                mark = "o-" if method.startswith("ornstein") else "s-"
                 panel.plot(
                     seconds,
                     _floored(distances),
@@ -80,7 +80,7 @@ def time_to_posterior(result: dict[str, Any], path: Path) -> None:
                     ms=3,
                     lw=1,
                     color=COLOURS[position],
-                    label=road,
+                    label=method,
                 )
         panel.axhline(result["enough"], color="#666666", lw=1, ls="--")
         panel.set(

@@ -3,7 +3,7 @@ beside BLAS.
 
     python -m benchmarks.growth --quick
 
-Every size runs in processes of its own, the sizes in turn and three times over, and the least of
+Every size runs in processes of its own, one after the other and three times over, and the least of
 each number stands: neighbours on the machine only ever add to it. Memory is the peak less what the
 imported libraries take. `measure` is the mode and the exact passes, `tune` the rates and the
 predicted law, `step` one step of one chain. Slopes are those of a straight line through the
@@ -81,7 +81,7 @@ def growth_section(console: Console, quick: bool = False, limit: float = 600.0) 
 
 
 def least_of_rounds(axis: str, sizes: list[int], rounds: int, limit: float) -> list[dict[str, Any]]:
-    """Every size in turn, `rounds` times over; one that has not ended is not tried again."""
+    """Every size, `rounds` times over; one that has not ended is not tried again."""
     best: dict[int, dict[str, Any]] = {}
     for _ in range(rounds):
         for size in sizes:

@@ -257,7 +257,7 @@ def _alone(file: Path, way: str) -> str:
 
 
 def metric(rows: int = 4000, batch_size: int = 64, rounds: int = 25) -> Iterator[str]:
-    """Microseconds a step, in turn, the best of some rounds."""
+    """Microseconds a step in rotating order, the best of some rounds."""
     import ornstein as orn
 
     yield "| parameters | scalar, µs | full, µs | ratio |"

@@ -96,7 +96,7 @@ def arrays_of(
     name: str, directory: str | None = None, rows: int | None = None
 ) -> tuple[str, np.ndarray, np.ndarray]:
     """Family, features and response; `FileError` where the data set is not at hand. `rows` takes
-    the first so many, shuffled.
+    the first of them, shuffled.
     """
     from ornstein.paper import data
 

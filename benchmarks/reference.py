@@ -1,4 +1,4 @@
-"""The posterior that everyone is held against.
+"""The posterior that every method is compared with.
 
 A linear regression with known noise has a normal posterior, and Laplace's approximation is it.
 Elsewhere: Hamiltonian Monte Carlo with gradients of all data in coordinates where Laplace's

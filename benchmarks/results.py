@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks import figures
 from benchmarks.growth import QUANTITIES
-from benchmarks.roads import ROADS
+from benchmarks.methods import METHODS
 from benchmarks.stored import SECTIONS, load
 from benchmarks.time_to_posterior import in_words, seconds_to
 
@@ -70,7 +70,7 @@ def _steps(result: dict[str, Any]) -> list[str]:
     names = list(dict.fromkeys(name for found in steps.values() for name in found))
     absent = f" Not at hand: {', '.join(result['absent'])}." if result["absent"] else ""
     return [
-        "µs per step of one chain in float32. Everyone runs in one process, in turn and in another"
+        "µs per step of one chain in float32. All libraries run in one process, in another"
         " order each time, best of 30 rounds of a tenth of a second; compile time is left out."
         ' “Slices” are steps on slices of shuffled rows (`scheme="slices"`), which have the same'
         " stationary law, where data are large; shuffling is part of their time." + absent,
@@ -149,14 +149,14 @@ def _posterior(result: dict[str, Any]) -> list[str]:
     figures.time_to_posterior(result, DOCS / "time_to_posterior.svg")
     rows = [
         [
-            road,
+            method,
             *(
-                in_words(part["roads"][road]) if road in part["roads"] else ""
+                in_words(part["methods"][method]) if method in part["methods"] else ""
                 for part in problems.values()
             ),
         ]
-        for road in ROADS
-        if any(road in part["roads"] for part in problems.values())
+        for method in METHODS
+        if any(method in part["methods"] for part in problems.values())
     ]
     headings = [
         f"{name} (N={part['rows']}, D={part['parameters']}, {part['limit']:g} s)"
@@ -164,7 +164,7 @@ def _posterior(result: dict[str, Any]) -> list[str]:
     ]
     return [
         "Seconds from the start of a fresh process, imports and compilation included, until"
-        f" KL(found ‖ reference) ≤ {result['enough']}; each road has the time named above its"
+        f" KL(found ‖ reference) ≤ {result['enough']}; each method has the time named above its"
         " column. The reference of a linear regression is its exact posterior; elsewhere it is"
         " Hamiltonian Monte Carlo on all data, not Laplace's approximation. SGLD runs with 5"
         " rates, and only the best one's time counts; NUTS, ADVI and SGLD run as their"
@@ -196,13 +196,14 @@ def _posterior(result: dict[str, Any]) -> list[str]:
 
 def who_won(name: str, part: dict[str, Any]) -> str:
     """One sentence per data set: who was there first, and plainly so where that was Laplace."""
-    times = {road: seconds_to(found["points"]) for road, found in part["roads"].items()}
-    reached = {road: seconds for road, seconds in times.items() if seconds is not None}
+    times = {method: seconds_to(found["points"]) for method, found in part["methods"].items()}
+    reached = {method: seconds for method, seconds in times.items() if seconds is not None}
     if not reached:
         return f"On {name} nobody got there within {part['limit']:g} s. {_nearest(part)}".rstrip()
-    first = min(reached, key=lambda road: reached[road])
+    first = min(reached, key=lambda method: reached[method])
     own = min(
-        (seconds for road, seconds in reached.items() if road.startswith("ornstein")), default=None
+        (seconds for method, seconds in reached.items() if method.startswith("ornstein")),
+        default=None,
     )
     if first == "Newton + Laplace":
         behind = (
@@ -217,14 +218,16 @@ def who_won(name: str, part: dict[str, Any]) -> str:
         )
     if first.startswith("ornstein"):
         others = {
-            road: seconds for road, seconds in reached.items() if not road.startswith("ornstein")
+            method: seconds
+            for method, seconds in reached.items()
+            if not method.startswith("ornstein")
         }
         if not others:
             return (
                 f"On {name} {first} is there after {reached[first]:.1f} s, and nobody else within"
                 f" {part['limit']:g} s."
             )
-        second = min(others, key=lambda road: others[road])
+        second = min(others, key=lambda method: others[method])
         return (
             f"On {name} {first} is first, {others[second] / reached[first]:.1f} times ahead of"
             f" {second}."
@@ -240,14 +243,14 @@ def who_won(name: str, part: dict[str, Any]) -> str:
 def _nearest(part: dict[str, Any]) -> str:
     """Who came nearest, and whether Laplace could have got there at all."""
     least = {
-        road: min(distance for _, distance in found["points"])
-        for road, found in part["roads"].items()
+        method: min(distance for _, distance in found["points"])
+        for method, found in part["methods"].items()
         if found["points"]
     }
     if not least:
         return ""
-    road = min(least, key=lambda name: least[name])
-    said = f"{road} came nearest, to a KL of {least[road]:.2g}."
+    method = min(least, key=lambda name: least[name])
+    said = f"{method} came nearest, to a KL of {least[method]:.2g}."
     laplace = least.get("Newton + Laplace")
     if laplace is None:
         return said

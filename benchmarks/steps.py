@@ -70,7 +70,7 @@ def engine_steps(model: orn.Model, form: str, batch_size: int, chains: int = 1) 
 def interleaved(
     steppers: dict[str, Stepper], seconds: float = 0.3, rounds: int = 5
 ) -> dict[str, float]:
-    """Best of `rounds` in µs per step, everyone in turn, in another order each time, for about
+    """Best of `rounds` in µs per step, all libraries, in another order each time, for about
     `seconds` a round.
 
     Where neighbours on the machine slow it down for tenths of a second, many short rounds find a

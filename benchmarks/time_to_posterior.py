@@ -3,7 +3,7 @@ at most 0.05.
 
     python -m benchmarks.time_to_posterior --problem wine --limit 60
 
-Every road runs alone in its own process, which writes a line (seconds since the process was
+Every method runs alone in its own process, which writes a line (seconds since the process was
 started, KL) whenever it has a better answer; computing the KL is not counted, reading the arrays
 is. SGLD runs once per rate, and the best counts.
 """
@@ -24,19 +24,19 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.methods import METHODS, SGLD_RATES
 from benchmarks.problems import NAMES, Problem
-from benchmarks.roads import ROADS, SGLD_RATES
 
 ENOUGH = 0.05
 COVERTYPE_FACTOR = 5.0  # its limit, as a multiple of the others'
 ROOT = Path(__file__).parents[1]
 
 
-def worker(file: Path, road: str, started: float, rate: float | None) -> None:
+def worker(file: Path, method: str, started: float, rate: float | None) -> None:
     """What the fresh process does: one line of JSON per answer, until it is stopped."""
     problem = Problem.load(file)
     not_counted = 0.0
-    answers = ROADS[road](problem) if rate is None else ROADS[road](problem, rate)
+    answers = METHODS[method](problem) if rate is None else METHODS[method](problem, rate)
     for mean, covariance in answers:
         reached = time.time()
         print(
@@ -46,16 +46,16 @@ def worker(file: Path, road: str, started: float, rate: float | None) -> None:
         not_counted += time.time() - reached
 
 
-def trace(file: Path, road: str, limit: float, rate: float | None = None) -> dict[str, Any]:
-    """One road in its own process: its points (seconds, KL), and why it ended."""
+def trace(file: Path, method: str, limit: float, rate: float | None = None) -> dict[str, Any]:
+    """One method in its own process: its points (seconds, KL), and why it ended."""
     command = [
         sys.executable,
         "-m",
         "benchmarks.time_to_posterior",
         "--worker",
         str(file),
-        "--road",
-        road,
+        "--method",
+        method,
     ]
     command += [] if rate is None else ["--rate", str(rate)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *_paths()])}
@@ -149,27 +149,27 @@ def best_of(traces: dict[str, dict[str, Any]]) -> str:
     return min(traces, key=rank)
 
 
-def roads_for(name: str) -> list[str]:
-    """The diagonal metric is for where a full one is dear."""
-    return [road for road in ROADS if road != "ornstein diagonal" or name == "covertype"]
+def methods_for(name: str) -> list[str]:
+    """The diagonal metric is for where a full one is expensive."""
+    return [method for method in METHODS if method != "ornstein diagonal" or name == "covertype"]
 
 
 def one_problem(
-    problem: Problem, limit: float, console: Console, roads: list[str] | None = None
+    problem: Problem, limit: float, console: Console, methods: list[str] | None = None
 ) -> dict[str, Any]:
-    """All roads on one data set, one after the other."""
+    """All methods on one data set, one after the other."""
     result: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"{problem.name}.npz"
         problem.save(file)
-        for road in roads or roads_for(problem.name):
-            if road == "blackjax SGLD":
-                traces = {f"{rate:g}": trace(file, road, limit, rate) for rate in SGLD_RATES}
+        for method in methods or methods_for(problem.name):
+            if method == "blackjax SGLD":
+                traces = {f"{rate:g}": trace(file, method, limit, rate) for rate in SGLD_RATES}
                 chosen = best_of(traces)
-                result[road] = {**traces[chosen], "rate": chosen, "all rates": traces}
+                result[method] = {**traces[chosen], "rate": chosen, "all rates": traces}
             else:
-                result[road] = trace(file, road, limit)
-            console.print(f"{problem.name}, {road}: {in_words(result[road])}")
+                result[method] = trace(file, method, limit)
+            console.print(f"{problem.name}, {method}: {in_words(result[method])}")
     return result
 
 
@@ -194,7 +194,7 @@ def posterior_section(
     directory: str | None = None,
     rows: int | None = None,
     draws: int | None = None,
-    roads: list[str] | None = None,
+    methods: list[str] | None = None,
 ) -> dict[str, Any]:
     """Every data set that is at hand; those that are not are named with the reason."""
     from benchmarks.reference import problem_of
@@ -215,7 +215,7 @@ def posterior_section(
             "limit": allowed,
             "marginal": problem.marginal,
             "reference error": problem.error,
-            "roads": one_problem(problem, allowed, console, roads),
+            "methods": one_problem(problem, allowed, console, methods),
         }
     console.print(table_of(result))
     return result
@@ -226,13 +226,13 @@ def table_of(result: dict[str, Any]) -> Table:
     table.add_column("who")
     for name in result["problems"]:
         table.add_column(name)
-    for road in ROADS:
+    for method in METHODS:
         cells = [
-            in_words(part["roads"][road]) if road in part["roads"] else ""
+            in_words(part["methods"][method]) if method in part["methods"] else ""
             for part in result["problems"].values()
         ]
         if any(cells):
-            table.add_row(road, *cells)
+            table.add_row(method, *cells)
     return table
 
 
@@ -241,19 +241,19 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--problem", nargs="*", default=list(NAMES), choices=NAMES)
-    parser.add_argument("--road", choices=tuple(ROADS))
+    parser.add_argument("--method", choices=tuple(METHODS))
     parser.add_argument("--limit", type=float, default=60.0)
     parser.add_argument("--data-dir")
-    parser.add_argument("--rows", type=int, help="only so many rows of each data set")
+    parser.add_argument("--rows", type=int, help="rows of each data set, the first ones")
     parser.add_argument("--reference-draws", type=int)
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--started", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--rate", type=float, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.worker is not None:
-        worker(given.worker, given.road, given.started, given.rate)
+        worker(given.worker, given.method, given.started, given.rate)
         return
-    roads = None if given.road is None else [given.road]
+    methods = None if given.method is None else [given.method]
     console = Console(width=140)
     posterior_section(
         console,
@@ -262,7 +262,7 @@ def main() -> None:
         given.data_dir,
         given.rows,
         given.reference_draws,
-        roads,
+        methods,
     )
 
 

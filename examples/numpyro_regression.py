@@ -1,4 +1,4 @@
-"""A NumPyro model with groups, run by minibatches and held against NUTS on the same model and
+"""A NumPyro model with groups, run by minibatches and compared with NUTS on the same model and
 data.
 """
 

@@ -66,7 +66,7 @@ def test_example(name):
         pytest.importorskip(library, reason=f"needs {library}")
     said = output(name)
     assert all(phrase in said for phrase in phrases), said
-    # Networks are held against the one at the mode, by log loss and calibration error.
+    # Networks are compared with the one at the mode, by log loss and calibration error.
     scores = re.findall(
         r"accuracy ([\d.]+)(?: ± [\d.]+)? +NLL ([\d.]+)(?: ± [\d.]+)? +ECE ([\d.]+)", said
     )

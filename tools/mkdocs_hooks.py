@@ -80,5 +80,5 @@ def on_post_template(output: str, **_: Any) -> str:
 
 
 def with_own_worker(html: str, depth: int) -> str:
-    """The page with our own script for search, where it lies so many folders deep."""
+    """The page with our own script for search, where it lies `depth` folders deep."""
     return FOREIGN.sub(rf"\g<1>{'../' * depth}javascripts/worker.js\g<2>", html)

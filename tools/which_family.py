@@ -324,7 +324,7 @@ def wrong(example: Example) -> str:
     texts = "; ".join(finding.sentence for finding in found) or "nothing"
     remedies = list(dict.fromkeys(finding.remedy for finding in found if finding.remedy))
     advice = f" It advises: {'; '.join(remedies)}." if remedies else ""
-    return f"As {example.other} the model is said to be: {said.level} ({texts}).{advice}"
+    return f"As {example.other} the critique says: {said.level} ({texts}).{advice}"
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from ornstein.errors import InputError
 from ornstein.types import Array, Traced
 
-FULL_LIMIT = 2000  # parameters: matrices of so many are held whole, of more only their diagonals
+FULL_LIMIT = 2000  # parameters: up to here matrices are held whole, beyond only their diagonals
 LARGEST_ALLOCATION = 2 * 10**9  # bytes
 FEWER_DRAWS = "ask for fewer draws or chains, or use keep='moments'"
 

@@ -99,7 +99,7 @@ class PredictionWarning(OrnsteinWarning):
 
 
 class TrustWarning(OrnsteinWarning):
-    """A verdict speaks against the answer; raised by `Verdict.warn`."""
+    """A verdict that is not *trusted*; raised by `Verdict.warn`."""
 
 
 class HyperparameterWarning(OrnsteinWarning):

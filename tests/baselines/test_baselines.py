@@ -219,7 +219,7 @@ def test_laplace_finds_the_mode_of_many_rows_as_fast_as_measure_does(monkeypatch
     features, target = regression_data(8000, 3)
     many = orn.glm(features, target > 0, "bernoulli", prior_precision=1.0)
     monkeypatch.setattr(mode, "PART_ROWS", 400)
-    monkeypatch.setattr(mode, "DEAR", 0)
+    monkeypatch.setattr(mode, "EXPENSIVE", 0)
     rows = []
     monkeypatch.setattr(
         ClosedForm,

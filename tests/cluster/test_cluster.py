@@ -211,9 +211,7 @@ def test_small_blocks_are_put_together(client, data):
 
 
 def test_short_chains_are_no_reason_to_bring_rows_together(client, data):
-    """20 draws of one chain: its own verdict speaks against every shard, and more rows would not
-    help.
-    """
+    """20 draws of one chain: its own verdict trusts no shard, and more rows would not help."""
     X, y = data
     sharded = orn.glm(
         da.from_array(X, chunks=(4000, -1)),
@@ -344,7 +342,7 @@ def test_forged_parts_are_refused(client, data, tmp_path):
 
 
 def killing_all_workers_once(client, begun, delay=0.0):
-    """SIGKILL to every worker process, once, so many seconds after `begun()`."""
+    """SIGKILL to every worker process, once, some seconds after `begun()`."""
     victims = list(client.run(os.getpid).values())
 
     def kill():

@@ -171,7 +171,7 @@ class TestPasses:
     @pytest.mark.parametrize("structure", ["full", "diagonal"])
     def test_the_mode_of_many_rows_by_way_of_a_part_of_them(self, family, structure, monkeypatch):
         """The same mode, to a thousandth of a posterior standard deviation, where second
-        derivatives of all rows are dear.
+        derivatives of all rows are expensive.
         """
         X, y = regression_data(8000, 3)
         y = (
@@ -184,7 +184,7 @@ class TestPasses:
         model = orn.glm(X * [1.0, 30.0, 0.1], y, family, prior_precision=1.0)
         wanted = orn.measure(model)
         monkeypatch.setattr(mode, "PART_ROWS", 400)
-        monkeypatch.setattr(mode, "DEAR", 0)
+        monkeypatch.setattr(mode, "EXPENSIVE", 0)
         parts = []
         monkeypatch.setattr(
             ClosedForm,
@@ -238,7 +238,7 @@ class TestPasses:
         y = x > 0.0
         y[::100] = ~y[::100]
         monkeypatch.setattr(mode, "PART_ROWS", 300)
-        monkeypatch.setattr(mode, "DEAR", 0)
+        monkeypatch.setattr(mode, "EXPENSIVE", 0)
         monkeypatch.setattr(
             ClosedForm,
             "part",

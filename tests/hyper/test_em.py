@@ -668,7 +668,7 @@ def test_em_finds_the_same_where_hessians_are_dear(monkeypatch):
     """
     features, target = linear_data(3000, 20, 0.3, 0, correlation=0.5)
     exact = fixed_point(features, target, lambda hessian, _: np.trace(np.linalg.inv(hessian)))
-    monkeypatch.setattr(tuning, "DEAR", 0)
+    monkeypatch.setattr(tuning, "EXPENSIVE", 0)
     monkeypatch.setattr(tuning, "PLENTY", 100)
     fit = orn.em(
         orn.glm(features, target, prior_precision=0.1, noise_scale=1.0, intercept=False),

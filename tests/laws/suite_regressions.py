@@ -28,7 +28,7 @@ def _fit(family, predictor, count, total):
 
 
 def _grouped(family, counts, each):
-    """Rows of one-hot columns, and a response with so many events in each group."""
+    """Rows of one-hot columns, and a response with the given number of events in each group."""
     groups = len(counts)
     x = np.repeat(np.eye(groups), each, axis=0)
     y = np.zeros((groups, each))

@@ -12,7 +12,7 @@ from battery import TABLE, TINY
 import ornstein as orn
 
 samplers = pytest.mark.parametrize("name", TABLE)
-# One of every kind of law. The dear checks run on these always, and on their variants (momentum,
+# One of every kind of law. The costly checks run on these always, and on their variants (momentum,
 # the paper's tuning, a step of one's own, other targets) among the slow tests.
 ALWAYS = {
     f"ConstantSGD {form} discrete μ=1.0" for form in ("scalar", "diagonal", "full", "sqrt")
@@ -44,7 +44,7 @@ def slow_beyond(chosen):
     ]
 
 
-dear = pytest.mark.parametrize("name", slow_beyond(CODE))
+costly = pytest.mark.parametrize("name", slow_beyond(CODE))
 
 
 def test_what_always_runs_is_in_the_table():
@@ -77,7 +77,7 @@ def test_one_step_law(name, model, dtype):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("model", TINY[2:])
-@dear
+@costly
 def test_one_step_law_with_a_scale_and_with_a_dead_column(name, model, dtype):
     battery.check_one_step(TABLE[name], model, dtype)
 
@@ -102,7 +102,7 @@ def test_stationary_covariance_on_logistic_regression_quickly(name):
     battery.check_stationary(TABLE[name], battery.logistic, batch_size=40)
 
 
-@dear
+@costly
 def test_a_restored_chain_goes_on_bit_for_bit(name, monkeypatch):
     battery.check_restored(TABLE[name], monkeypatch)
 
@@ -174,11 +174,11 @@ def test_one_step_law_with_noise_that_enters_with_the_gradient(dtype):
     }
 
 
-@dear
+@costly
 def test_same_seed_same_draws(name):
     battery.check_same_seed(TABLE[name])
 
 
-@dear
+@costly
 def test_saved_and_loaded(name, tmp_path):
     battery.check_stored(TABLE[name], tmp_path)

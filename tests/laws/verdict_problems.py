@@ -169,7 +169,7 @@ def scaled(factor: float) -> Callable[[Any], Any]:
 
 
 def short(relaxation_times: float, start: float = 0.0, states: int = 40) -> Run:
-    """A run of so many relaxation times without warm-up, from the law or `start` sds away from the
+    """A run of `times` relaxation times without warm-up, from the law or `start` sds away from the
     mode along the slowest direction.
     """
 
@@ -285,7 +285,7 @@ PROBLEMS = [
     Problem("SGFS, full", regression, sampled(orn.SGFS("full"))),
     Problem("SGFS, scalar", regression, sampled(orn.SGFS("scalar"))),
     Problem("SGHMC", regression, sampled(orn.SGHMC())),
-    # Not Gaussian: held against NUTS
+    # Not Gaussian: compared with NUTS
     Problem("unknown noise scale", unknown_noise, sampled(FULL), "unknown noise"),
     Problem("logistic, full", logistic, sampled(FULL), "logistic"),
     Problem("logistic, scalar", logistic, sampled(orn.ConstantSGD("scalar")), "logistic"),

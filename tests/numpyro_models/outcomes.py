@@ -21,7 +21,7 @@ from ornstein.interfaces.numpyro.arguments import as_given, bound, call_of
 from ornstein.interfaces.numpyro.handled import EveryRow, alone
 from ornstein.posterior.statistics import effective_sample_size, split_r_hat
 
-SLACK, ERRORS = 0.15, 3.5  # a mean may be off by so many sd and so many standard errors
+SLACK, ERRORS = 0.15, 3.5  # a mean may be off by sds and standard errors
 
 
 @dataclass(frozen=True)

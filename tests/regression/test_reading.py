@@ -78,7 +78,7 @@ def test_a_categorical_column_of_arrow_is_read_as_labels(tmp_path):
         ("bytes.csv", b"a\xff\x00\x01,b\n1,2\n", "bytes.csv is not text in UTF-8"),
         ("ragged.csv", b"a,b\n1,2\n1,2,3\n", "ragged.csv is not a table"),
         ("longer.csv", b"a,b\n1,2,3\n4,5,6\n", "longer.csv is not a table"),
-        ("table.sav", b"x", "table.sav is of no known kind"),
+        ("table.sav", b"x", "the format of table.sav is not recognised"),
     ],
 )
 def test_files_that_are_no_tables_get_a_sentence(tmp_path, name, content, sentence):

@@ -102,7 +102,7 @@ def test_number_for_number(below, length):
 
 @pytest.mark.parametrize("below", [2, 4898, 2**31 - 1, 2**31])
 def test_up_to_2_to_the_31_both_products_agree(below):
-    """So that a run of so many rows draws what it always has."""
+    """So that a run of this number of rows draws what it always has."""
     numbers = np.arange(10_000, dtype=np.uint64)
     narrow, wide = (integers(seed_of(), numbers, np.uint64(below), wide) for wide in (False, True))
     assert narrow.dtype == np.int32 and np.array_equal(narrow, wide)

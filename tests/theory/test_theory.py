@@ -619,7 +619,7 @@ def test_langevin_equations_in_both_times():
     assert relative(left, right) < EXACT
 
 
-# --- noise that answers to the spread -------------------------------------------------------------
+# --- noise that depends on the spread -------------------------------------------------------------
 
 
 def responding_problem(seed=23, dimension=4, n_data=60):

@@ -254,8 +254,8 @@ class TestEachLookEarnsItsPlace:
         assert post.check().level == "trusted"
 
     def test_agreement_of_chains(self, monkeypatch):
-        """One chain of four is in the second mode of two equal ones, in so many dimensions that
-        weights are not used: each draw is where the posterior has mass, but their shares are wrong.
+        """One chain of four is in the second mode of two equal ones, in more dimensions than
+        weights are used for: each draw is where the posterior has mass, but their shares are wrong.
         """
         kind, rng = partial(second_mode, distance=16.0), np.random.default_rng(0)
         draws = rng.normal(size=(4, DRAWS // 4, 60))

@@ -113,7 +113,7 @@ def test_verdict_is_right_over_seeds():
 
 
 def test_references_are_good():
-    """Every stored NUTS run has an R-hat of 1 and so many effective draws that its own floor is
+    """Every stored NUTS run has an R-hat of 1 and enough effective draws for its own floor to be
     below 0.003.
     """
     with np.load(REFERENCES) as stored:

@@ -84,8 +84,8 @@ def bbvi(
         draws, chains: independent draws from q, arranged in chains so that all tools accept them.
         batch_size: rows per step; "auto" is 1024, or all rows where there are fewer.
         init: pytree or flat vector to start from; None is the model's.
-        tolerance: stop when the ELBO is within so many nats *per parameter* of its optimum. 0.005
-            is a mean off by 0.1 standard deviations, or a standard deviation off by 7 %.
+        tolerance: stop when the ELBO is within this number of nats *per parameter* of its optimum.
+            0.005 is a mean off by 0.1 standard deviations, or a standard deviation off by 7 %.
         max_steps: bound on the steps.
         seed: same seed, same result.
         dtype: "float64" (default) or "float32".

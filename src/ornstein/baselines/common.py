@@ -1,6 +1,6 @@
 """Other ways to the same posterior, to compare with; each returns the same Posterior as `sample`.
 
-Their Posterior has no prediction: nothing was said beforehand that its draws could be held against.
+Their Posterior has no prediction: no law was predicted that its draws could be compared with.
 `settings["sampler"]` names the method, `settings["passes"]` counts sweeps over the data, and where
 `settings["exact_moments"]` is true, mean and covariance are those of the Gaussian that the draws
 were taken from, free of Monte-Carlo error.

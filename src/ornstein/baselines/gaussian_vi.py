@@ -79,7 +79,7 @@ def gaussian_vi(
             None is 1000 a chain, and 50 beyond `dense_limit`.
         seed: same seed, same draws; q itself does not depend on it.
         curvature: measured before, saves the search for the mode.
-        tolerance: stop when a round changes no mean by more than so many standard deviations, and
+        tolerance: stop when a round changes no mean by more than this many standard deviations, and
             no standard deviation by more than this share of it.
         rounds: bound on their number.
         dense_limit: parameters up to which whole matrices are held, at most 2000.

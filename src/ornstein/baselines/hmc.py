@@ -35,8 +35,8 @@ from ornstein.verdict.density import Density
 
 Guess: TypeAlias = Gaussian | Posterior | WideGaussian | None
 MOST_KICKS, PILOT = 256, 6  # per trajectory, and trajectories with each number of kicks tried
-# During warm-up one trajectory in so many takes so many times smaller steps: it frees chains whose
-# start was in a tail, where the density falls faster than the Gaussian's.
+# During warm-up one trajectory in EVERY takes SMALLER_STEPS times smaller steps: it frees chains
+# whose start was in a tail, where the density falls faster than the Gaussian's.
 EVERY, SMALLER_STEPS = 4, 4
 # Shares of trajectories: accepted on average, and by a chain that is not stuck.
 USUAL_ACCEPTED, LEAST_ACCEPTED = 0.5, 0.02

@@ -40,7 +40,7 @@ def low_rank(
     rate as in SWAG. The variances are exactly those of the chain's states, d = variance −
     diag(LLᵀ); the convention of Maddox et al., half the diagonal plus half a low-rank part, is not
     used because it halves every covariance. Principal components that as few draws of independent
-    parameters would show by chance are left out, so the rank in use may be smaller. See
+    parameters would show too are left out, so the rank in use may be smaller. See
     `ornstein.posterior.low_rank`.
 
     `prediction` and `dynamics` are those of the chain; `covariance` is LLᵀ + diag(d), above 2000

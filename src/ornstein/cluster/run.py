@@ -253,9 +253,7 @@ def _part(posterior: Posterior, rows: int, findings: list[dict[str, object]]) ->
 
 
 def _too_few_rows(part: Part) -> bool:
-    """Whether something speaks against a shard that more rows can mend: not that its chain was
-    short.
-    """
+    """Whether a shard has a fault that more rows can mend; a short chain is none."""
     return any(
         finding["level"] == "not trusted" and finding["name"] not in OF_LENGTH
         for finding in part.findings

@@ -99,7 +99,7 @@ class Store:
 
 
 def _require_part(part: Part, dimension: int) -> None:
-    """Refuse shapes and types that no part of a model of so many parameters has."""
+    """Refuse shapes and types that no part of a model with this number of parameters has."""
     matrices = {(dimension,), (dimension, dimension)}
     if part.draws.ndim != 3 or part.draws.shape[2] != dimension or part.draws.size == 0:
         raise ValueError(f"draws of shape {part.draws.shape} for {dimension} parameters")

@@ -19,8 +19,8 @@ def cache_compilations(folder: str | Path | None = None) -> Path:
 
     Args:
         folder: where; None is `$XDG_CACHE_HOME/ornstein/compiled`, or `~/.cache/ornstein/compiled`.
-            Made where it is absent. Only a folder that you alone can write to: what lies there is
-            run.
+            Made where it is absent. Only a folder that you alone can write to: cached files are
+            executed.
 
     Returns:
         The folder.

@@ -19,5 +19,5 @@ SPREAD, BAD_SPREAD = 1.5, 2.5
 WIDTH, BAD_WIDTH = 1.2, 1.5
 # How far one row, or the prior, moves the posterior, in its standard deviations.
 INFLUENCE, PRIOR = 1.0, 1.0
-# Guards: a chance below this, shared by all columns, and so many standard errors.
+# Guards: a chance below this, shared by all columns, and a number of standard errors.
 CHANCE, ERRORS = 1e-3, 3.3

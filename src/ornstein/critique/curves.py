@@ -12,7 +12,7 @@ GROUPS = 10
 
 def explained(values: Array, column: Array, groups: int = GROUPS) -> tuple[float, float]:
     """The share of the variance between groups of the column, chance taken off, and the F test's
-    probability of as much by chance.
+    p-value.
 
     >>> x = np.linspace(-1.0, 1.0, 1000)
     >>> share, chance = explained(x**2, x)

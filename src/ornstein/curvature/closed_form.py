@@ -190,7 +190,7 @@ class ClosedForm:
         )
 
     def _chunks(self, theta: Array, numbers: int = 0) -> Iterator[_Chunk]:
-        """Some rows at a time with their predictors; filled up, as each becomes so many `numbers`,
+        """Some rows at a time with their predictors; filled up, as each becomes `numbers` of them,
         where products with vectors are not all that is asked of them.
         """
         matrix = self.linear.gather(theta)

@@ -22,10 +22,10 @@ from ornstein.streams import Purpose, stream
 from ornstein.types import Array
 
 # A part of the rows that shows where the mode of all of them is about, and how the loss is curved
-# there: so many rows, and so many for each parameter. Second derivatives of all rows must be dear,
+# there: its rows, and rows for each parameter. Second derivatives of all rows must be expensive,
 # and the part a small one, for that to be worth it.
 PART_ROWS, PART_ROWS_PER_PARAMETER, PART_OF = 2**14, 50, 8
-DEAR = 2**32  # products of two numbers in a pass
+EXPENSIVE = 2**32  # products of two numbers in a pass
 # posterior standard deviations from the mode: where Newton's method follows, and where it does not
 NEAR, CLOSE = 0.1, 1e-5
 # starts at most, and how many of them may find a density that rises without end
@@ -224,7 +224,7 @@ def _near_mode(
     """`start`, or, where rows are many, a place closer by: the mode of a part of them, then some
     gradients of all of them.
 
-    They end so many posterior standard deviations from the mode, about.
+    They end about `deviations` posterior standard deviations from the mode.
 
     The part's curvature makes the loss round, so that a dozen gradients do for what would take
     hundreds, or several times all second derivatives.
@@ -232,7 +232,7 @@ def _near_mode(
     rows = max(PART_ROWS, PART_ROWS_PER_PARAMETER * model.dim)
     worth_it = (
         model.n_data >= PART_OF * rows
-        and model.n_data * model.dim**2 >= DEAR
+        and model.n_data * model.dim**2 >= EXPENSIVE
         and model.dim <= FULL_LIMIT
     )
     some = np.unique(np.random.default_rng(0).integers(0, model.n_data, rows)) if worth_it else None

@@ -10,8 +10,9 @@ import scipy.stats
 
 from ornstein.types import Array
 
-# Trapezoids for one variable reach so many standard deviations. They are at most so wide, in sds
-# and in the predictor: the poles of a logistic slope at ±iπ then leave no error above rounding.
+# Trapezoids for one variable: how many standard deviations they reach, and how wide they are at
+# most, in sds and in the predictor. The poles of a logistic slope at ±iπ then leave no error above
+# rounding.
 REACH, WIDEST, WIDEST_IN_PREDICTOR, NARROWEST = 9.0, 0.5, 0.5, 1.0 / 32.0
 POINTS_OF_TWO = (
     9  # per axis: for a mean and a log scale, which is known well wherever N is not tiny

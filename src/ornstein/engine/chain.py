@@ -107,8 +107,8 @@ class Chain:
             if self.feed is not None:
                 now = min(now, max(1, self.feed.steps // stride))
             last = self.block_steps - self.used - now * stride < stride
-            dear = self.needs_normals or not isinstance(self.source, SeedSource)
-            if helpers is not None and dear and keeps > now and last and self._ahead is None:
+            costly = self.needs_normals or not isinstance(self.source, SeedSource)
+            if helpers is not None and costly and keeps > now and last and self._ahead is None:
                 self._ahead = helpers.submit(self._drawn_block, self.step + now * stride)
             before = self.state_arrays["position"]
             self.state_arrays, carried = self._take(program, problem, arrays, now, stride)

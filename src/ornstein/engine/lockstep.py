@@ -81,8 +81,8 @@ def move(
     generator: np.random.Generator,
     quarters: float = 1.0,
 ) -> tuple[States, Array]:
-    """One trajectory of about so many quarter turns and a Metropolis decision for every chain; the
-    chance of each to be accepted.
+    """One trajectory of about `quarters` quarter turns and a Metropolis decision for every chain;
+    the chance of each to be accepted.
     """
     momentum, angle = generator.standard_normal(states.z.shape), quarters * QUARTER
     share = generator.uniform(SHORTEST, LONGEST, (len(states.z), 1))

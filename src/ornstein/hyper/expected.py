@@ -46,7 +46,7 @@ def require_request(request: Request, model: Model) -> None:
 def require_climb(
     climb: Climb, chains: int, words: Mapping[str, Any], tree: Mapping[str, PyTree]
 ) -> None:
-    """Refuse a state that a climb of so many chains cannot have been in."""
+    """Refuse a state that a climb of this number of chains cannot have been in."""
     size, dimension = climb.coordinates.start.size, climb.model.dim
     require_whole("stages", words["stages"], MANY)
     for index, where in words["runaway"].items():

@@ -20,8 +20,8 @@ from ornstein.types import Array, PyTree, Traced
 
 # Draws at which a hyperparameter of the likelihood is looked at cost a pass over the data each. The
 # mean over all N rows hardly differs between draws (its variance is of order D, its curvature of
-# order N), so few are enough where passes are dear.
-DEAR_PASS, FEW_DRAWS = 2 * 10**9, 8
+# order N), so few are enough where passes are expensive.
+EXPENSIVE_PASS, FEW_DRAWS = 2 * 10**9, 8
 
 
 class JointGradient:
@@ -46,7 +46,7 @@ class JointGradient:
         """
         chains, count, dimension = draws.shape
         if self.in_likelihood:
-            affordable = int(DEAR_PASS // max(1, self.model.n_data * dimension * chains))
+            affordable = int(EXPENSIVE_PASS // max(1, self.model.n_data * dimension * chains))
             stride = -(-count // max(min(count, FEW_DRAWS), min(count, affordable)))
             draws = draws[:, stride - 1 :: stride]
         flat = draws.reshape(-1, dimension)

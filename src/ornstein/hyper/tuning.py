@@ -38,7 +38,7 @@ from ornstein.types import Array, PyTree
 PLENTY = 1000
 # N D² beyond which a pass for the Hessian takes seconds, and the mode is not sought by Newton's
 # method alone.
-DEAR = 10**10
+EXPENSIVE = 10**10
 
 
 @dataclass
@@ -94,7 +94,7 @@ class FullTuning:
 
     def curvature(self, model: Model) -> Curvature:
         """Measured anew, the search for the mode starting at the last one."""
-        if model.n_data > PLENTY * model.dim and model.n_data * model.dim**2 > DEAR:
+        if model.n_data > PLENTY * model.dim and model.n_data * model.dim**2 > EXPENSIVE:
             return replace(self._warm.at(model), noise_response=None)
         near = model if self._mode is None else model.replace(init=self._mode)
         curvature = measure(near, "full")

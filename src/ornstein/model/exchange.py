@@ -35,7 +35,7 @@ Axis = tuple[int, int]  # which array, which of its axes
 
 @dataclass(frozen=True)
 class HiddenUnits:
-    """Parameter arrays that share an axis of so many exchangeable units."""
+    """Parameter arrays that share an axis of this number of exchangeable units."""
 
     arrays: tuple[str, ...]
     units: int

@@ -1,4 +1,4 @@
-"""Networks as a whole: what is said of them, and what to do instead."""
+"""Networks as a whole: the message about them, and what to do instead."""
 
 from __future__ import annotations
 

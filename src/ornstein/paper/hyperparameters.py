@@ -72,7 +72,7 @@ def figure_6(
 
 
 def part_of(split: Split, train: int, test: int) -> Split:
-    """So many rows of each half, drawn at random; all of them as they are.
+    """Rows of each half, drawn at random; all of them where there are no more.
 
     >>> parts = part_of(
     ...     Split(np.arange(6)[:, None], np.arange(6), np.arange(4)[:, None], np.arange(4)), 3, 2

@@ -61,8 +61,8 @@ def reproduce(
     """Make `what` ("table1", "fig1" … "fig6" or "all") in the folder `out`; returns the files
     written.
 
-    With "all", a table or figure whose data are absent is said to be left out; asked for by name,
-    it is an error.
+    With "all", a table or figure whose data are absent is left out and reported; asked for by
+    name, it is an error.
     """
     if what != "all" and what not in MAKERS:
         raise InputError(

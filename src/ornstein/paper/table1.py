@@ -2,7 +2,7 @@
 numbers.
 
 The set-up is the `paper` reading of the errata. For every cell: the exact stationary prediction in
-discrete time with noise that answers to the spread of θ (and the paper's continuous-time one), the
+discrete time with noise that depends on the spread of θ (and the paper's continuous-time one), the
 simulated value with its spread over seeds, what an ideal chain of that length shows, the chain's
 length in relaxation times, and the Monte-Carlo floor.
 """
@@ -194,7 +194,7 @@ def sampler_cell(
 def _remarks(
     paper: float, prediction: Prediction, matching: float, steps: int, note: str
 ) -> tuple[str, str]:
-    """On the paper's number, and on a chain that is too short to be held against a prediction."""
+    """On the paper's number, and on a chain that is too short to be compared with a prediction."""
     relaxation = max(prediction.relaxation_time, 1e-12)
     needed = f"{float(f'{RELAXATION_TIMES * relaxation:.2g}'):,.0f}"
     short = (
@@ -235,7 +235,7 @@ def bbvi_cell(dataset: str, model: GLM, curvature: Curvature, quick: bool, seeds
 
 def nuts_cell(dataset: str, model: GLM, curvature: Curvature, quick: bool, seeds: int) -> Cell:
     """NUTS on all data: the posterior itself, up to Monte-Carlo error and to the Laplace
-    approximation it is held against.
+    approximation that it is compared with.
     """
     from ornstein.baselines.nuts import nuts
 

@@ -2,7 +2,7 @@
 trust.
 
 Nothing in such a file is executed or unpickled, and no array is allocated before its announced size
-has been held against the bytes that are really there. The text lists the arrays, so that one that
+has been compared with the bytes that are really there. The text lists the arrays, so that one that
 went missing is noticed.
 """
 

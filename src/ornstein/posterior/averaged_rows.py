@@ -58,7 +58,7 @@ class Rows:
         )
 
     def some(self, most: int) -> Rows:
-        """At most so many of the rows, from all parts of the table."""
+        """At most this number of rows, from all parts of the table."""
         if len(self) <= most:
             return self
         places = np.linspace(0, len(self) - 1, most).astype(int)

@@ -140,7 +140,7 @@ def average_at(predicted: Predicted, rows: Rows, column: str, levels: Sequence[o
 
 
 def curve_along(predicted: Predicted, rows: Rows, column: str, most: int = CURVE_ROWS) -> Curve:
-    """The average expectation over at most so many rows, at each label or at some numbers."""
+    """The average expectation over at most `most` rows, at each label or at some numbers."""
     levels, some = rows.levels(column), rows.some(most)
     if levels is not None:
         return _curve(predicted, some, column, levels, False)

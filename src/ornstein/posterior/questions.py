@@ -207,7 +207,7 @@ def _predicted(posterior: Fitted, draws: int | None, seed: int) -> Callable[[PyT
 
 
 def _some_draws(given: Array, draws: int | None, seed: int) -> Array:
-    """At most so many of all draws, (n, D), without replacement."""
+    """At most this number of all draws, (n, D), without replacement."""
     flat = given.reshape(-1, given.shape[-1])
     if not len(flat):
         raise InputError(

@@ -288,8 +288,8 @@ def _dynamics(dynamics: Dynamics, arrays: dict[str, np.ndarray]) -> object:
 
 
 def _controlled(dynamics: Dynamics | None) -> bool:
-    """Whether the noise at the mode cancels, so that only its answer to the spread is met along the
-    chain.
+    """Whether the noise at the mode cancels, so that only the noise that depends on the spread is
+    met along the chain.
     """
     return dynamics is not None and dynamics.control_variates
 

@@ -205,7 +205,7 @@ def natural(label: str) -> tuple[int, float, str]:
 
 
 def require_few(name: object, levels: Sequence[str], most: int = MOST_LEVELS) -> None:
-    """Refuse a column with so many labels that each would have a coefficient of its own."""
+    """Refuse a column with more labels than should have a coefficient each."""
     if len(levels) > most:
         raise InputError(
             f"column {name!r} holds {len(levels):,} different labels ({shown(levels, most=3)}),"

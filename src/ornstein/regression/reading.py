@@ -45,7 +45,7 @@ def read_table(path: str | Path, decimal: str | None = None) -> pandas.DataFrame
         suffix, packed = Path(path.stem).suffix.lower(), True
     if suffix not in (*TEXT, *PARQUET, *ARROW, *EXCEL):
         raise FileError(
-            f"{path.name} is of no known kind: give a file that ends in"
+            f"the format of {path.name} is not recognised: give a file that ends in"
             f" {', '.join((*TEXT, '.csv.gz', *PARQUET, *ARROW, *EXCEL))}"
         )
     if path.stat().st_size == 0:

@@ -18,9 +18,9 @@ from ornstein.rows.grouped import GroupedRows
 from ornstein.rows.memory import ALIGNMENT, BEYOND_CACHES
 from ornstein.types import PyTree, Traced
 
-# Up to so many numbers in a minibatch one core takes half the processor time for a step, and not
-# much more of the clock's, than several that XLA would call together at every step. With more
-# numbers a chain alone does better on several.
+# Numbers in a minibatch, up to which one core takes half the processor time for a step, and not much
+# more of the clock's, than several that XLA would call together at every step. With more numbers
+# a chain alone does better on several.
 SMALL_STEP = 2**16
 
 Layout = Literal["plain", "bytes", "packed", "shuffled", "fed"]

@@ -34,8 +34,8 @@ def aligned(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[np.generic]:
 
 
 class DoubleBuffer:
-    """Two arrays given out in turn, so that each is left alone until the other has been given out
-    and used.
+    """Two arrays given out alternately, so that each is left alone until the other has been given
+    out and used.
 
     Fresh memory for every block would cost more than the numbers in it, because the system clears
     it page by page first.

@@ -93,6 +93,6 @@ def side_by_side(data: Mapping[str, Traced], dtype: str, coefficients: str) -> P
 
 
 def whole_lines(numbers: int, dtype: str) -> int:
-    """As many numbers as the cache lines hold that so many need."""
+    """Numbers in the cache lines that `numbers` of them occupy."""
     line = ALIGNMENT // np.dtype(dtype).itemsize
     return -(-numbers // line) * line

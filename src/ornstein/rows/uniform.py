@@ -23,9 +23,9 @@ from ornstein.types import Array, Traced
 
 GAMMA = np.uint64(0x9E3779B97F4A7C15)
 LOW, HALF, ONE = np.uint64(2**32 - 1), np.uint64(32), np.uint64(1)
-LANES = 64  # integers made at once inside a loop; up to so many are made in vain
-NARROW = 2**31  # rows: so many have indices of 32 bits
-FEW = 2**12  # up to so many, NumPy has made them before compiled code has begun
+LANES = 64  # integers made at once inside a loop; fewer than this are made in vain
+NARROW = 2**31  # up to this number of rows have indices of 32 bits
+FEW = 2**12  # up to this number, NumPy has made them before compiled code has begun
 
 
 def new_seed(generator: np.random.Generator) -> NDArray[np.uint32]:
@@ -86,7 +86,7 @@ def filled(memory: Traced, seed: Traced, first: Traced, count: Traced, below: in
 
 
 def room(integers: int) -> int:
-    """The length of the memory that `filled` needs for so many integers.
+    """The length of the memory that `filled` needs for these integers.
 
     >>> room(100)
     128

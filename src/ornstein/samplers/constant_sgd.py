@@ -161,8 +161,8 @@ class ConstantSGD:
             )
         step, notes = self._search(curvature, noise, batch)
         for _ in range(4):
-            # The noise answers to the spread that the step itself causes: search again on the noise
-            # met there.
+            # The noise depends on the spread that the step itself causes: search again on the
+            # noise met there.
             if curvature.noise_response is None:
                 break
             trial = Dynamics(step, 1, damping=self.damping)

@@ -28,7 +28,7 @@ class SGLD:
     → 0, wider than it at every ε > 0. With `exact=True` the injected noise is N(0, εG − (ε²N/4) G(A
     + (N/S) C)G), and the law *is* the posterior at any ε up to the bound at which that stops being
     a covariance. With `control_variates=True` the gradient is ĝ(θ) − ĝ(θ̂), θ̂ the mode: what
-    remains of the gradient noise is its answer to the spread of θ, K[Σ]. C + K[Σ] stands for C
+    remains of the gradient noise is its dependence on the spread of θ, K[Σ]. C + K[Σ] stands for C
     throughout.
 
     `SGLD(exact=True, control_variates=True, preconditioner="full")` takes a fifth of the step (A +

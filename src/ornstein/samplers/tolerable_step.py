@@ -21,7 +21,7 @@ def tolerable_step(build: Callable[[float], Dynamics], curvature: Curvature, bou
     """The largest step up to `bound` for which KL(sampler ‖ posterior) of `build(step)` is
     predicted to be at most 0.05 nats.
 
-    The noise answers to the spread that the step itself causes, and a pass over the data is needed
+    The noise depends on the spread that the step itself causes, and a pass over the data is needed
     to know how. So the search runs on a noise held fixed, and is repeated on the noise met at the
     step that it found.
     """

@@ -2,7 +2,7 @@
 freeze.
 
 Rounds double in length. After each, the stationarity test looks at the round; where the curvature
-does not tell how the noise answers to the spread of θ, C is estimated along the chain and the
+does not tell how the noise depends on the spread of θ, C is estimated along the chain and the
 sampler tuned again. Draws come from a fixed kernel.
 
 A round keeps two numbers per position, all that the test looks at, and the few positions at which C
@@ -176,7 +176,7 @@ class WarmUp:
 
 
 def stride_of(steps: int, block_steps: int) -> int:
-    """Steps between the positions that a warm-up looks at, so many in its first round."""
+    """Steps between the positions that the first round of a warm-up looks at."""
     return max(1, min(steps // VALUES_PER_ROUND, block_steps))
 
 

@@ -2,7 +2,7 @@
 tunings.
 
 Everywhere `batch_size` is the effective one, S/f, so that f·C/S is the gradient noise of one step;
-`noise` is C, or C + K[Σ] where the noise answers to the spread of θ. Step sizes belong to the mean
+`noise` is C, or C + K[Σ] where the noise depends on the spread of θ. Step sizes belong to the mean
 loss.
 """
 

@@ -50,7 +50,7 @@ def length(subject: Subject) -> Finding | None:
 
 
 def _more_steps(subject: Subject, factor: float) -> int:
-    """Enough for a run that is so many times longer, and for its warm-up, with two digits."""
+    """Enough for a run that is `factor` times longer, and for its warm-up, with two digits."""
     wanted = 2.0 * factor * subject.steps_per_chain * subject.posterior.draws.shape[0]
     digits = 10 ** max(int(np.log10(max(wanted, 1.0))) - 1, 0)
     return max(int(np.ceil(wanted / digits)) * digits, LEAST_MOST_STEPS)

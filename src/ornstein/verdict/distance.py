@@ -78,7 +78,7 @@ def least_distance(curvature: Curvature, noise: Array, axes: int) -> float | Non
     (axes=1) steps.
 
     Taken in the limit of small steps, which smaller minibatches approach. None where the search is
-    too dear.
+    too expensive.
     """
     target, n_data = curvature.posterior_covariance, curvature.n_data
     batch = VANISHING_BATCH

@@ -18,9 +18,9 @@ from ornstein.verdict.moved import DECISIVE, MOST, Moved, move, paired_score
 from ornstein.verdict.subject import ABSENT, Subject
 
 NAME = "moved draws"
-# Combinations of parameters: so many for each parameter, as more say the same again, and at most.
+# Combinations of parameters: the number for each parameter (more would repeat them), and at most.
 RANDOM_EACH, RANDOM_DIRECTIONS = 4, 50
-# Beyond so many parameters only the extreme eigenvectors are looked along, beside the parameters.
+# Beyond MANY parameters only the extreme eigenvectors are looked along, beside the parameters.
 MANY, EXTREME = 300, 25
 CLEAR = 2.0  # standard errors of a 5, 50 or 95 % point in a direction that has changed
 UNBOUNDED = (

@@ -83,8 +83,8 @@ def _both_ways(steps: Array) -> Array:
 
 
 def _principal_axes(subject: Subject) -> Array:
-    """Steps along principal axes of the draws, longest and shortest in turn: each to both sides at
-    all distances before the next.
+    """Steps along principal axes of the draws, longest and shortest alternating: each to both sides
+    at all distances before the next.
     """
     covariance = subject.posterior.covariance
     if covariance.ndim == 1 or subject.large or subject.dimension == 1:

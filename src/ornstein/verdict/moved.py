@@ -25,14 +25,14 @@ PILOTS = 16
 ACCEPTED = 0.7  # of the pilots' trajectories
 FEWEST, MOST = 64, 4000  # draws that are moved
 LEAST_PASSES = 4  # for each of them, without which nothing is tried
-# So many show a shift along one direction that makes a KL of 0.1, at the bound of the tests.
+# This number shows a shift along one direction that makes a KL of 0.1, at the bound of the tests.
 DECISIVE = 128
 # Trajectories of each draw: as many as are paid for, as are taken while the passes last, and while
-# the energy changes by more than so many standard errors.
+# the energy changes by more than DRIFTING standard errors.
 ROUNDS, USUAL_ROUNDS, MOST_ROUNDS, DRIFTING = 3, 5, 12, 3.0
 SHORTEST_LENGTH = 0.5  # of a trajectory, as a share of the longest
-# Single parameters are moved where fewer trajectories than this are accepted, by so many sds given
-# the others, so often each.
+# Single parameters are moved where fewer trajectories than this are accepted: by REACH sds given
+# the others, SWEEPS times each.
 FEWEST_ACCEPTED, REACH, SWEEPS = 0.3, 2.4, 4
 # Of moves that can tell anything: the least share accepted, and the largest correlation between
 # start and end.

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from ornstein.model.model import Model
     from ornstein.posterior.posterior import Posterior
 
-# Passes over all data that a check may take: a share of those that sampling took, or as many as
-# take so many products of numbers, about a second; and their least and largest number.
+# Passes over all data that a check may take: a share of those that sampling took, or the passes
+# that PRODUCTS products of numbers allow, about a second; and their least and largest number.
 SHARE_OF_PASSES, PRODUCTS, FEWEST_PASSES, MOST_PASSES = 0.1, 2e8, 64, 120_000
 # The looks for modes and at the gradient come last and may take what is left of half as much again.
 MORE = 1.5
@@ -43,11 +43,11 @@ MOST_CHEAP_PASSES = 200_000
 FEWEST_POINTS, MOST_POINTS = 24, 2000
 # With more passes than this all rows are read; with fewer a sample of them may stand for all.
 ENOUGH_PASSES = 2000
-# Draws at which the gradients of all rows are looked at: as many as make so many rows, but no fewer
-# and no more. At each, second moments cost as much as so many passes as there are parameters.
+# Draws at which the gradients of all rows are looked at: as many as make ROWS_AT_DRAWS rows, within
+# bounds. At each, second moments cost as many passes as there are parameters.
 ROWS_AT_DRAWS, FEWEST_DRAWS, MOST_DRAWS = 1e6, 2, 100
 STAND_INS = 1000  # points of the draws' Gaussian where single draws were not kept
-# Beyond so many parameters what costs D³ or D² numbers per row is left out, or done on diagonals.
+# Beyond LARGE parameters what costs D³ or D² numbers per row is left out, or done on diagonals.
 LARGE = 200
 ABSENT = "it needs the model, which a saved file does not hold: check(model=…)"
 
@@ -147,7 +147,7 @@ class Subject:
 
     @cached_property
     def error(self) -> MonteCarloError | None:
-        """What the mean and covariance must be off by chance; None where no law was predicted."""
+        """Monte Carlo error of mean and covariance; None where no law was predicted."""
         if self.law is None:
             return None
         return expected_error(self.posterior.moment_process(), self.posterior.settings["states"])

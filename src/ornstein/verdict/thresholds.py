@@ -67,7 +67,7 @@ PARETO_K, HARMLESS_SHARE = 0.7, 0.9
 # by that factor in that direction.
 NOISE_RATIO = 0.3
 
-# Moved draws, probes and modes together raise a false alarm in so many sound fits.
+# Moved draws, probes and modes together raise a false alarm in this share of sound fits.
 FALSE_ALARMS = 0.002
 # A change in nats along one direction, or of all together, that is called a caution, and one that
 # takes trust away; and the same for a 5, 50 or 95 % point, in sds.

@@ -103,8 +103,8 @@ class Verdict:
         return {"level": self.level, "findings": rows}
 
     def warn(self, stacklevel: int = 2) -> None:
-        """Raise a TrustWarning that names what speaks against the answer; nothing where it is
-        trusted.
+        """Raise a TrustWarning that names the findings beyond their thresholds; do nothing where
+        the verdict is *trusted*.
         """
         raised = [finding for finding in self.findings if finding.level in LEVELS[1:]]
         if raised:

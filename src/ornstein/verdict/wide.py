@@ -1,10 +1,10 @@
 """Do the draws of thousands of parameters keep their law, where no matrix of them can be held?
 
 As in invariance.py some of the draws are moved by HMC that leaves the posterior invariant; here in
-the coordinates of the heaviest parameters, all draws in lockstep. So many parameters let some seem
-to change by chance, and let changes be significant that are too small to matter. Hence the size of
-the change decides: averaged over all parameters, over the predictors of rows, and for the parameter
-that moved farthest if chance cannot explain it.
+the coordinates of the heaviest parameters, all draws in lockstep. Among thousands of parameters
+some always seem to change, and changes are significant that are too small to matter. Hence the size
+of the change decides: averaged over all parameters, over the predictors of rows, and for the
+parameter that moved farthest if chance cannot explain it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ornstein.verdict.moved import DRIFTING, LEAST_ACCEPTED, paired_score
 from ornstein.verdict.subject import Subject
 
 NAME, CHAINS = "moved draws", "R-hat, ESS"
-# Draws that are moved: as many as make so many numbers of parameters or predictors.
+# Draws that are moved: as many as make NUMBERS parameters or predictors, within bounds.
 NUMBERS, FEWEST, MOST = 3 * 10**7, 16, 48
 PILOTS, ACCEPTED, MOST_KICKS = 8, 0.6, 64
 ROUNDS, MOST_ROUNDS = 3, 5  # trajectories of each draw; more while −log density still changes
@@ -57,8 +57,8 @@ class Shifts:
 
     @classmethod
     def of(cls, before: Array, after: Array, mean: Array, sd: Array, size: Array) -> Shifts:
-        """Of points (K, directions) that were moved. Mean and sd of all draws are worth so many
-        independent ones, along each direction; what the moved draws remember of their start is
+        """Of points (K, directions) that were moved. Mean and sd of all draws are worth `size`
+        independent ones along each direction; what the moved draws remember of their start is
         regressed out.
         """
         start, end = (before - mean) / sd, (after - mean) / sd
@@ -257,8 +257,8 @@ def wide_moved(subject: Subject, law: WideLaw) -> Finding:
 
 
 def wide_chains(subject: Subject) -> Finding:
-    """R-hat and effective draws of parameters that are chosen beforehand: of thousands, some would
-    look bad by chance.
+    """R-hat and effective draws of parameters that are chosen beforehand: of thousands, some
+    always look bad.
     """
     draws = subject.posterior.draws
     if subject.posterior.settings.get("independent"):

@@ -31,7 +31,7 @@ TUNING = 1e-9
 # An independent draw: its normal numbers, and their product with a matrix.
 DRAW_COLUMN, DRAW_SQUARE = 2e-8, 5e-11
 
-# The budget where none is given: so many products of numbers, that is a few minutes of NUTS, as
+# The budget where none is given: PRODUCTS products of numbers, that is a few minutes of NUTS, as
 # passes over N rows of D parameters; and the fewest and most passes.
 PRODUCTS, FEWEST, MOST = 3e11, 2000.0, 8e6
 
@@ -56,7 +56,7 @@ def point_seconds(n_data: int, dimension: int) -> float:
 
 
 def step_seconds(rows: int, dimension: int, full: bool) -> float:
-    """A step on a minibatch of so many rows."""
+    """A step on a minibatch of this number of rows."""
     square = STEP_SQUARE * dimension**2 if full else 0.0
     return STEP + rows * (STEP_ROW + STEP_COLUMN * dimension) + square
 

@@ -24,7 +24,7 @@ from ornstein.ways.costs import point_seconds
 # Points, as many as take about a fifth of a second, but no fewer and no more.
 SECONDS, FEWEST, MOST = 0.2, 48, 1000
 MOST_PAIRS = 32  # at which slopes are looked at
-# Beyond so many parameters weights say little about single directions: gradients do.
+# Beyond this number of parameters weights say little about single directions: gradients do.
 FEW = 50
 
 
@@ -68,8 +68,8 @@ class Probe:
 
 
 def probed(model: Model, law: Gaussian, seed: int, allowed: float = math.inf) -> Probe:
-    """Look at the density around the middle of a Gaussian, within so many passes where they do for
-    FEWEST points.
+    """Look at the density around the middle of a Gaussian, within `allowed` passes where these
+    suffice for FEWEST points.
     """
     wanted = np.clip(SECONDS / point_seconds(model.work, model.dim), FEWEST, MOST)
     most = allowed - 2 * MOST_PAIRS  # what the slopes may take

@@ -110,8 +110,8 @@ def survey(
     scheme: str = "replacement",
     allowed: float = math.inf,
 ) -> Situation:
-    """Measure curvature (unless given) and probe the density, within so many passes where they do
-    for the curvature and the least of probes.
+    """Measure curvature (unless given) and probe the density, within `allowed` passes where these
+    suffice for the curvature and the fewest probes.
     """
     if curvature is not None and curvature.dim != model.dim:
         raise InputError(f"the curvature has {curvature.dim} parameters, the model {model.dim}")

@@ -26,7 +26,7 @@ from ornstein.ways.costs import point_seconds
 from ornstein.ways.situation import Situation
 from ornstein.ways.way import Forecast, impossible
 
-# Points for each draw, and at least so many in all.
+# Points for each draw, and the fewest in all.
 POINTS_PER_DRAW, FEWEST = 10, 10_000
 
 

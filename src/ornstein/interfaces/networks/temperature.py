@@ -116,6 +116,6 @@ def score(forecasts: Forecasts, temperature: float) -> Score:
 
 
 def some(count: int, numbers: int) -> Array:
-    """Which of `count` draws to look at, where each makes so many numbers."""
+    """Which of `count` draws to look at, given how many numbers each makes."""
     most = int(max(min(count, 100), AT_ONCE // max(1, numbers)))
     return np.unique(np.linspace(0, count - 1, min(count, most)).astype(int))

@@ -42,8 +42,8 @@ class EveryRow(Messenger):
 
 
 class SomeRows(Messenger):
-    """Runs data plates with so many rows, and undoes the factor by which NumPyro then scales them
-    up.
+    """Runs data plates with this number of rows, and undoes the factor by which NumPyro then scales
+    them up.
     """
 
     def __init__(self, fn: Function, counts: Mapping[str, int], size: int) -> None:

@@ -24,7 +24,7 @@ class Outside:
 
 
 class _Listing(Rebuilding):
-    """Lists the arrays with so many rows, and replaces none."""
+    """Lists the arrays with this number of rows, and replaces none."""
 
     def __init__(self, rows: int) -> None:
         super().__init__({})
@@ -51,7 +51,7 @@ class _Replacing(Rebuilding):
 
 
 def arrays_outside(function: Function, rows: int) -> tuple[Outside, ...]:
-    """The arrays with so many rows that a function takes from outside.
+    """The arrays with this number of rows that a function takes from outside.
 
     >>> y = np.arange(3.0)
     >>> [found.array.tolist() for found in arrays_outside(lambda x: x + y, 3)]

@@ -103,7 +103,7 @@ def softmax(predictor: Array) -> Array:
 def chosen(
     draws: dict[str, Array], n_samples: int | None, random_state: int | np.random.RandomState | None
 ) -> dict[str, Array]:
-    """So many of the draws, at random without replacement; None is all, in random order."""
+    """Some of the draws, at random without replacement; None is all, in random order."""
     total = len(draws["coef"])
     wanted = total if n_samples is None else n_samples
     if not 1 <= wanted <= total:

@@ -100,7 +100,7 @@ class SeveralMarginal:
         return jnp.stack(drawn, axis=-1), mode[1] + others
 
     def inner_groups(self, rows: int) -> int:
-        """Most groups of the inner factor in an example of so many rows."""
+        """Most groups of the inner factor in an example with this number of rows."""
         return min(rows, self.grouping.levels[self.grouping.inner])
 
 

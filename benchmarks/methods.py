@@ -1,4 +1,4 @@
-"""The roads to a posterior: each yields mean and covariance of what it has so far, again and again,
+"""Methods for a posterior: each yields mean and covariance of what it has so far, again and again,
 as its own users would run it.
 
 Imports stand inside the functions: what a library needs to start is part of its time.
@@ -223,7 +223,7 @@ def pymc_full_rank(problem: Problem) -> Iterator[Found]:
     yield from pymc_advi(problem, "fullrank_advi")
 
 
-ROADS: dict[str, Callable[..., Iterator[Found]]] = {
+METHODS: dict[str, Callable[..., Iterator[Found]]] = {
     "ornstein": ornstein,
     "ornstein SGLD-CV": ornstein_controlled,
     "ornstein diagonal": ornstein_diagonal,
