@@ -18,7 +18,7 @@ from ornstein.rows.grouped import GroupedRows
 from ornstein.rows.memory import ALIGNMENT, BEYOND_CACHES
 from ornstein.types import PyTree, Traced
 
-# Numbers in a minibatch, up to which one core takes half the processor time for a step, and not much
+# Numbers in a minibatch up to which one core takes half the processor time for a step, and not much
 # more of the clock's, than several that XLA would call together at every step. With more numbers
 # a chain alone does better on several.
 SMALL_STEP = 2**16

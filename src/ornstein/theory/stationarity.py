@@ -4,9 +4,9 @@ Two series are looked at: the energy e = (θ−θ̂)ᵀH⁻¹(θ−θ̂) and the
 direction. The mean over the first 20 % is compared with that over the last 50 %. (Of one chain, ten
 relaxation times long, a start 10 sd away then stands out in 99 runs of 100; with the first 30 % in
 94.) How much the two differ in a stationary chain comes from batch means where the chains are long
-enough for 20 batches of five relaxation times; else from the predicted law, whose autocovariances are
-known. Their predicted *shape* also corrects the batch means for being of finite length, which would
-else reject too often.
+enough for 20 batches of five relaxation times; else from the predicted law, whose autocovariances
+are known. Their predicted *shape* also corrects the batch means for being of finite length, which
+would else reject too often.
 
 The fluctuation–dissipation relation is no test: its time average telescopes, and a z-score of it
 has no power.

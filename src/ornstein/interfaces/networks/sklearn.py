@@ -49,7 +49,7 @@ def from_sklearn(
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.neural_network import MLPClassifier
     >>> X, y = load_iris(return_X_y=True)
-    >>> net = MLPClassifier((5,), max_iter=2000, random_state=0).fit(X, y)
+    >>> net = MLPClassifier((5,), max_iter=5000, random_state=0).fit(X, y)
     >>> post = from_sklearn(net, X, y, draws=100, progress=False)
     >>> post.predict(X[:2]).mean.round(1)
     array([[1., 0., 0.],
