@@ -9,6 +9,8 @@ import pytest
 from adversaries import posterior_of
 from fit_error import Error, error_of_fit, wrong
 from suite import PROBLEMS, REPORTING, TUNING
+from suite_extremes import EXTREMES
+from suite_variants import VARIANTS
 
 from ornstein.verdict.density import Density
 
@@ -21,7 +23,8 @@ FAST = {
     "hierarchical: 4 groups of 10, free",
 }
 # A density that ends has a boundary term, and a wrong gradient is none.
-SMOOTH = [p for p in PROBLEMS if p.kind != "wrong gradient" and "edge" not in p.name]
+ALL = (*PROBLEMS, *EXTREMES, *VARIANTS)
+SMOOTH = [p for p in ALL if p.kind != "wrong gradient" and "edge" not in p.name]
 DRAWS = 2000
 
 
@@ -32,6 +35,9 @@ def test_there_are_enough_problems_of_each_kind():
     for half in (TUNING, REPORTING):
         assert min(Counter(p.kind for p in half).values()) >= 4
     assert not {p.name for p in TUNING} & {p.name for p in REPORTING}
+    assert len({p.name for p in ALL}) == len(ALL) >= len(PROBLEMS) + 80
+    more = Counter(p.kind for p in (*EXTREMES, *VARIANTS))
+    assert len(more) == 10 and min(more.values()) >= 8
 
 
 @pytest.mark.parametrize(
