@@ -25,7 +25,7 @@ FAST = {
 # A density that ends has a boundary term, and a wrong gradient is none.
 ALL = (*PROBLEMS, *EXTREMES, *VARIANTS)
 SMOOTH = [p for p in ALL if p.kind != "wrong gradient" and "edge" not in p.name]
-DRAWS = 2000
+DRAWS, ROWS_READ = 2000, 4e7
 
 
 def test_there_are_enough_problems_of_each_kind():
@@ -57,7 +57,8 @@ def test_reference_draws_are_of_the_posterior(problem):
 
 def stein_scores(model, reference):
     """Along axes in which the reference has unit covariance, where errors show best."""
-    chosen, root = reference[:DRAWS], np.linalg.cholesky(np.atleast_2d(np.cov(reference.T)))
+    count = int(np.clip(ROWS_READ / model.n_data, 400, DRAWS))
+    chosen, root = reference[:count], np.linalg.cholesky(np.atleast_2d(np.cov(reference.T)))
     _, slopes = Density(model).values_and_gradients(chosen)
     slopes, units = slopes @ root, np.linalg.solve(root, (chosen - reference.mean(axis=0)).T).T
     identities = np.concatenate([slopes, units * slopes - 1.0], axis=1)
