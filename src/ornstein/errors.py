@@ -45,7 +45,15 @@ class DivergenceError(OrnsteinError):
 
 
 class WayError(OrnsteinError):
-    """A way to the posterior cannot be taken after all; the sentence says which other one may."""
+    """A way to the posterior cannot be taken after all; the sentence says which other one may.
+
+    Attributes:
+        passes: over the data, that were taken before that was known.
+    """
+
+    def __init__(self, message: str, passes: float = 0.0) -> None:
+        super().__init__(message)
+        self.passes = passes
 
 
 class ClusterError(OrnsteinError):

@@ -3,8 +3,10 @@
     python tests/laws/default_rates.py --half reporting --out rates.jsonl
 
 fits, judges and compares with the truth, one line of JSON per fit, and prints the rates with their
-intervals; `--read rates.jsonl` prints those of a file again. The problems are those of `suite` and
-of `suite_extremes`. A problem counts as trusted where all its seeds are, as wrong where any is.
+intervals; `--read rates.jsonl` prints those of a file again. A fit that is in the file already is
+not made again, and `--minutes 10` begins no fit after that. The problems are those of `suite`,
+`suite_extremes` and `suite_variants`. A problem counts as trusted where all its seeds are, as wrong
+where any is.
 """
 
 from __future__ import annotations
@@ -25,14 +27,15 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 from fit_error import Error, error_of_fit, wrong  # noqa: E402
 from suite import PROBLEMS, REPORTING, TUNING  # noqa: E402
 from suite_extremes import EXTREMES  # noqa: E402
+from suite_variants import VARIANTS  # noqa: E402
 from verdict_rates import interval  # noqa: E402
 
 import ornstein as orn  # noqa: E402
 
 HALVES = {
-    "tuning": (*TUNING, *EXTREMES[0::2]),
-    "reporting": (*REPORTING, *EXTREMES[1::2]),
-    "all": (*PROBLEMS, *EXTREMES),
+    "tuning": (*TUNING, *EXTREMES[0::2], *VARIANTS[0::2]),
+    "reporting": (*REPORTING, *EXTREMES[1::2], *VARIANTS[1::2]),
+    "all": (*PROBLEMS, *EXTREMES, *VARIANTS),
 }
 # Models whose gradient is not the slope of their density: no answer to them need be trusted.
 BROKEN = "wrong gradient"
@@ -152,20 +155,33 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+")
     parser.add_argument("--only", default="", help="problems whose name holds this")
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=np.inf)
     parser.add_argument("--out", default="rates.jsonl")
     parser.add_argument("--read", nargs="+")
     given = parser.parse_args()
     if not given.read:
-        with Path(given.out).open("a") as file:
-            for problem in HALVES[given.half]:
-                if given.kinds and problem.kind not in given.kinds:
-                    continue
-                if given.only not in problem.name:
-                    continue
-                for seed in range(given.seeds):
-                    file.write(json.dumps(asdict(answered(problem, seed))) + "\n")
-                    file.flush()
+        measure(given)
     print("\n".join(rates(list(read(given.read or [given.out])))))
+
+
+def measure(given) -> None:
+    """Make the fits that are not in the file yet."""
+    out, began = Path(given.out), time.monotonic()
+    made = {(fit.problem, fit.seed) for fit in read([out])} if out.exists() else set()
+    wanted = [
+        (problem, seed)
+        for seed in range(given.seeds)
+        for problem in HALVES[given.half]
+        if (not given.kinds or problem.kind in given.kinds)
+        and given.only in problem.name
+        and (problem.name, seed) not in made
+    ]
+    with out.open("a") as file:
+        for problem, seed in wanted:
+            if time.monotonic() - began > 60.0 * given.minutes:
+                return
+            file.write(json.dumps(asdict(answered(problem, seed))) + "\n")
+            file.flush()
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ class Problem:
     modes: int = 1
 
 
-def _each(kind, make, truth, rows, modes=1):
+def each(kind, make, truth, rows, modes=1):
     """One problem per row (name, arguments), for the maker and its truth alike."""
     return [
         Problem(f"{kind}: {name}", kind, partial(make, **given), partial(truth, **given), modes)
@@ -38,28 +38,28 @@ def _each(kind, make, truth, rows, modes=1):
     ]
 
 
-def _orthogonal(kind, prior, rows):
+def orthogonal(kind, prior, rows):
     make, truth = partial(d.orthogonal, prior), partial(d.draws_of_orthogonal, prior)
-    return _each(kind, make, truth, rows)
+    return each(kind, make, truth, rows)
 
 
 def _grouped(kind, rows):
-    return _each(kind, r.grouped, r.draws_of_grouped, rows)
+    return each(kind, r.grouped, r.draws_of_grouped, rows)
 
 
 def _rare(kind, rows):
-    return _each(kind, r.rare, r.draws_of_rare, rows)
+    return each(kind, r.rare, r.draws_of_rare, rows)
 
 
 def _linear(kind, rows):
-    return _each(kind, r.linear, r.draws_of_linear, rows)
+    return each(kind, r.linear, r.draws_of_linear, rows)
 
 
 def _parts(kind, rows, modes=1):
-    return _each(kind, d.two_parts, d.draws_of_two_parts, rows, modes)
+    return each(kind, d.two_parts, d.draws_of_two_parts, rows, modes)
 
 
-KINK = _orthogonal(
+KINK = orthogonal(
     "kink",
     d.kinked,
     [
@@ -74,7 +74,7 @@ KINK = _orthogonal(
         ("lasso, D = 30", dict(size=30, left=1.0, right=1.0, seed=7)),
     ],
 )
-EDGE = _orthogonal(
+EDGE = orthogonal(
     "edge",
     d.ending,
     [
@@ -170,7 +170,7 @@ COLLINEAR = _linear(
         ("linear, the same", dict(kind=0.0, rows=200, size=3, seed=4)),
         ("linear, a tenth, D = 30", dict(kind=0.1, rows=200, size=30, seed=5)),
     ],
-) + _each(
+) + each(
     "collinear",
     r.collinear_logistic,
     r.draws_of_collinear_logistic,
@@ -180,7 +180,7 @@ COLLINEAR = _linear(
         ("logistic, the same", dict(gap=0.0, rows=200, seed=2)),
     ],
 )
-SEPARABLE = _each(
+SEPARABLE = each(
     "separable",
     r.separated,
     r.draws_of_separated,
@@ -191,7 +191,7 @@ SEPARABLE = _each(
         ("200 rows", dict(rows=200, precision=1.0, seed=3)),
         ("200 rows, weak prior", dict(rows=200, precision=0.01, seed=4)),
     ],
-) + _each(
+) + each(
     "separable",
     r.separated_with_heavy_prior,
     r.draws_of_separated,
@@ -202,7 +202,7 @@ SEPARABLE = _each(
         ("t prior, 7 degrees, wide", dict(rows=40, degrees=7.0, scale=10.0, seed=3)),
     ],
 )
-HIERARCHICAL = _each(
+HIERARCHICAL = each(
     "hierarchical",
     d.hierarchy,
     d.draws_of_hierarchy,
@@ -271,15 +271,15 @@ WIDE = (
             ),
         ],
     )
-    + _orthogonal("D > 200", d.kinked, [("lasso", dict(size=210, left=1.0, right=1.0, rows=500))])
-    + _orthogonal("D > 200", d.ending, [("edge at 3 sd", dict(size=210, below=3.0, rows=500))])
-    + _orthogonal("D > 200", d.heavy, [("t", dict(size=210, degrees=4.0, scale=1.0, rows=500))])
+    + orthogonal("D > 200", d.kinked, [("lasso", dict(size=210, left=1.0, right=1.0, rows=500))])
+    + orthogonal("D > 200", d.ending, [("edge at 3 sd", dict(size=210, below=3.0, rows=500))])
+    + orthogonal("D > 200", d.heavy, [("t", dict(size=210, degrees=4.0, scale=1.0, rows=500))])
     + _parts("D > 200", [("shoulder", dict(size=210, share=0.25, width=5.0))])
 )
 # One more of each kind, at the end, so that the halves stay as they were.
 MORE = (
-    *_orthogonal("kink", d.kinked, [("lasso, D = 12", dict(size=12, left=1.0, right=1.0, seed=8))]),
-    *_orthogonal("edge", d.ending, [("1.5 sd, D = 12", dict(size=12, below=1.5, seed=9))]),
+    *orthogonal("kink", d.kinked, [("lasso, D = 12", dict(size=12, left=1.0, right=1.0, seed=8))]),
+    *orthogonal("edge", d.ending, [("1.5 sd, D = 12", dict(size=12, below=1.5, seed=9))]),
     *_grouped(
         "skew", [("logistic, few of 30", dict(family="bernoulli", counts=(1, 2, 4, 15), each=30))]
     ),
@@ -289,13 +289,13 @@ MORE = (
     ),
     *_rare("rare column", _rare_rows("bernoulli", 500, [(20, 100, 1, {})])),
     *_linear("collinear", [("linear, a twentieth, D = 10", dict(kind=0.05, rows=200, size=10))]),
-    *_each(
+    *each(
         "separable",
         r.separated,
         r.draws_of_separated,
         [("100 rows, weaker prior", dict(rows=100, precision=0.1, seed=5))],
     ),
-    *_each(
+    *each(
         "hierarchical",
         d.hierarchy,
         d.draws_of_hierarchy,

@@ -131,9 +131,8 @@ def draws_of_orthogonal(prior, size, seed=0, rows=ROWS, **numbers):
 
 def _numbers(numbers, best):
     """An edge is given in sds below least squares."""
-    if "below" in numbers:
-        return {"edge": best - numbers["below"]}
-    return dict(numbers)
+    others = {name: number for name, number in numbers.items() if name != "below"}
+    return {**others, "edge": best - numbers["below"]} if "below" in numbers else others
 
 
 # Wrong gradients

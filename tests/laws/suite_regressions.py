@@ -16,7 +16,7 @@ import ornstein as orn
 DRAWS = 20_000
 
 
-def _fit(family, predictor, count, total):
+def log_likelihood(family, predictor, count, total):
     """Log likelihood of `count` successes or events in `total` rows of one linear predictor."""
     if family == "poisson":
         return count * predictor - total * np.exp(predictor)
@@ -47,7 +47,7 @@ def draws_of_grouped(family, counts, each=8, precision=0.1):
     rng = np.random.default_rng(len(counts))
 
     def log_density(t, count):
-        return _fit(family, t, count, each) - 0.5 * precision * t**2
+        return log_likelihood(family, t, count, each) - 0.5 * precision * t**2
 
     known = {}
     columns = []
@@ -91,8 +91,8 @@ def rare(family, rows, ones, events, events_of_ones, precision=1.0):
 def draws_of_rare(family, rows, ones, events, events_of_ones, precision=1.0):
     def log_density(t):
         slope, intercept = t[:, 0], t[:, 1]
-        fit = _fit(family, intercept, events, rows - ones)
-        fit = fit + _fit(family, intercept + slope, events_of_ones, ones)
+        fit = log_likelihood(family, intercept, events, rows - ones)
+        fit = fit + log_likelihood(family, intercept + slope, events_of_ones, ones)
         return fit - 0.5 * precision * slope**2
 
     share = events / (rows - ones)

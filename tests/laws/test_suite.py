@@ -9,6 +9,8 @@ import pytest
 from adversaries import posterior_of
 from fit_error import Error, error_of_fit, wrong
 from suite import PROBLEMS, REPORTING, TUNING
+from suite_extremes import EXTREMES
+from suite_variants import VARIANTS
 
 from ornstein.verdict.density import Density
 
@@ -21,8 +23,9 @@ FAST = {
     "hierarchical: 4 groups of 10, free",
 }
 # A density that ends has a boundary term, and a wrong gradient is none.
-SMOOTH = [p for p in PROBLEMS if p.kind != "wrong gradient" and "edge" not in p.name]
-DRAWS = 2000
+ALL = (*PROBLEMS, *EXTREMES, *VARIANTS)
+SMOOTH = [p for p in ALL if p.kind != "wrong gradient" and "edge" not in p.name]
+DRAWS, ROWS_READ = 2000, 4e7
 
 
 def test_there_are_enough_problems_of_each_kind():
@@ -32,6 +35,9 @@ def test_there_are_enough_problems_of_each_kind():
     for half in (TUNING, REPORTING):
         assert min(Counter(p.kind for p in half).values()) >= 4
     assert not {p.name for p in TUNING} & {p.name for p in REPORTING}
+    assert len({p.name for p in ALL}) == len(ALL) >= len(PROBLEMS) + 80
+    more = Counter(p.kind for p in (*EXTREMES, *VARIANTS))
+    assert len(more) == 10 and min(more.values()) >= 8
 
 
 @pytest.mark.parametrize(
@@ -51,7 +57,8 @@ def test_reference_draws_are_of_the_posterior(problem):
 
 def stein_scores(model, reference):
     """Along axes in which the reference has unit covariance, where errors show best."""
-    chosen, root = reference[:DRAWS], np.linalg.cholesky(np.atleast_2d(np.cov(reference.T)))
+    count = int(np.clip(ROWS_READ / model.n_data, 400, DRAWS))
+    chosen, root = reference[:count], np.linalg.cholesky(np.atleast_2d(np.cov(reference.T)))
     _, slopes = Density(model).values_and_gradients(chosen)
     slopes, units = slopes @ root, np.linalg.solve(root, (chosen - reference.mean(axis=0)).T).T
     identities = np.concatenate([slopes, units * slopes - 1.0], axis=1)

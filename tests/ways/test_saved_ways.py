@@ -217,7 +217,7 @@ class Stopped:
 def test_ctrl_c_in_the_next_way_keeps_the_draws_of_the_one_before(monkeypatch):
     forecast = orn.plan(regression())["laplace"]
     monkeypatch.setattr(automatic, "following", lambda *rest: (Stopped(), forecast))
-    monkeypatch.setattr(automatic, "way_by_name", lambda name: Narrow())
+    monkeypatch.setattr(automatic, "chosen_way", lambda plan: Narrow())
     post = orn.sample(regression(), progress=False)
     assert [one.way for one in post.history] == ["narrow", "stopped"]
     assert [one.verdict for one in post.history] == ["not trusted", "interrupted"]
@@ -226,7 +226,7 @@ def test_ctrl_c_in_the_next_way_keeps_the_draws_of_the_one_before(monkeypatch):
 
 
 def test_ctrl_c_before_any_draws_is_a_keyboard_interrupt(monkeypatch):
-    monkeypatch.setattr(automatic, "way_by_name", lambda name: Stopped())
+    monkeypatch.setattr(automatic, "chosen_way", lambda plan: Stopped())
     with pytest.raises(KeyboardInterrupt):
         orn.sample(regression(), progress=False)
 

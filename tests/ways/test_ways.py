@@ -273,7 +273,7 @@ class TestLoop:
 
     @pytest.fixture
     def first_wrong(self, monkeypatch):
-        monkeypatch.setattr(loop, "way_by_name", lambda name: Wrong())
+        monkeypatch.setattr(loop, "chosen_way", lambda plan: Wrong())
 
     def test_a_line_before_each_way(self, gaussian, first_wrong, capsys):
         orn.sample(gaussian, draws=100, chains=2)
@@ -284,7 +284,7 @@ class TestLoop:
         )
 
     def test_numbers_that_cannot_be_computed_with_end_one_way_alone(self, gaussian, monkeypatch):
-        monkeypatch.setattr(loop, "way_by_name", lambda name: Singular())
+        monkeypatch.setattr(loop, "chosen_way", lambda plan: Singular())
         answer = orn.sample(gaussian, draws=200, **QUIET)
         assert [one.verdict for one in answer.history] == ["refused", "trusted"]
         with pytest.raises(orn.OrnsteinError, match="bring the columns of the data to a common"):
@@ -306,6 +306,12 @@ class TestLoop:
         answer = orn.sample(skewed, budget=5000.0, **QUIET)
         assert len(answer.history) == 1
         assert "would be more than the budget" in answer.settings["stopped"]
+
+    @pytest.mark.parametrize("budget", [7e3, 3e4, 2e5])
+    def test_a_budget_is_obeyed_checks_included(self, skewed, first_wrong, budget):
+        answer = orn.sample(skewed, budget=budget, **QUIET)
+        spent = answer.plan.situation.passes + sum(one.passes for one in answer.history)
+        assert spent <= answer.settings["work"] <= budget
 
     def test_a_deadline_stops_it_and_its_budget_repeats_it(self, skewed, first_wrong):
         answer = orn.sample(skewed, deadline="0.001s", **QUIET)

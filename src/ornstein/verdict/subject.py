@@ -118,6 +118,8 @@ class Subject:
     known_modes: tuple[Array, ...] | None = None
     # Where the posterior is about, in a regression of more than 2000 parameters; None finds it.
     metric: WideGaussian | None = None
+    # Passes over the data that all looks together may take.
+    allowed: float = np.inf
 
     @cached_property
     def law(self) -> Law | None:
@@ -160,21 +162,25 @@ class Subject:
         taken = settings.get(
             "passes", settings.get("steps", 0) * settings.get("batch_size", 0) / n_data
         )
-        wanted = max(SHARE_OF_PASSES * taken, self.cheap_passes)
+        wanted = min(max(SHARE_OF_PASSES * taken, self.cheap_passes), self.allowed / MORE)
         return int(np.clip(wanted, FEWEST_PASSES, MOST_PASSES))
 
     def passes_left(self, reserved: int) -> int:
         """How many passes a late look may take, where some are reserved for a later one."""
         assert self.density is not None
-        bound = max(MORE * self.budget, 2.0 * self.cheap_passes)
-        bound = bound if self.budget > FEWEST_PASSES else FEWEST_PASSES
+        bound = self.set_aside if self.budget > FEWEST_PASSES else FEWEST_PASSES
         return int(max(self.budget // 5, bound - self.density.passes - reserved))
 
     @property
+    def set_aside(self) -> float:
+        """How many passes over the data all looks together may take."""
+        return max(MORE * self.budget, 2.0 * self.cheap_passes)
+
+    @property
     def cheap_passes(self) -> int:
-        """How many passes over the data take about a second."""
+        """How many passes over the data take about a second, where so many are allowed."""
         assert self.model is not None
-        return self._in_a_second(self.model.work)
+        return int(min(self._in_a_second(self.model.work), self.allowed / 2.0))
 
     def _in_a_second(self, rows: int) -> int:
         cheap = PRODUCTS / (rows * (0.04 * self.dimension + 12.0))

@@ -163,12 +163,13 @@ def check(
 @dataclass(frozen=True, eq=False)
 class Judgement:
     """A verdict, the modes away from the draws that it knows of (None where they were not searched
-    for), and the passes over the data that it took.
+    for), the passes over the data that it took, and those that it might have taken.
     """
 
     verdict: Verdict
     modes: tuple[Array, ...] | None
     passes: float
+    set_aside: float
 
 
 def judge(
@@ -177,15 +178,18 @@ def judge(
     tries: int,
     known_modes: tuple[Array, ...] | None = None,
     metric: WideGaussian | None = None,
+    allowed: float = np.inf,
 ) -> Judgement:
     """The verdict on one of at most `tries` answers to one question: p-value bounds are divided by
     their number, and modes that an earlier look has found are not searched for again. `metric` is
-    where the posterior of a wide regression is about, if it is known.
+    where the posterior of a wide regression is about, if it is known. The looks take about
+    `allowed` passes over the data at most.
     """
     there = posterior.coordinates
     if known_modes is not None and there is not None:
         known_modes = tuple(there.working(mode) for mode in known_modes)
-    subject = Subject(*as_run(posterior, posterior.model), seed, tries, known_modes, metric)
+    run = as_run(posterior, posterior.model)
+    subject = Subject(*run, seed, tries, known_modes, metric, allowed)
     around = Surroundings(subject)
     with np.errstate(all="ignore"):
         verdict = Verdict(tuple(_findings(subject, around, False)))
@@ -194,7 +198,8 @@ def judge(
         known_modes = tuple(mode.theta for mode in modes)
     if known_modes is not None and there is not None:
         known_modes = tuple(there.original(mode) for mode in known_modes)
-    return Judgement(verdict, known_modes, subject.passes_taken)
+    passes = subject.passes_taken
+    return Judgement(verdict, known_modes, passes, max(passes, subject.set_aside))
 
 
 def _findings(subject: Subject, around: Surroundings, stein: bool | int) -> list[Finding]:

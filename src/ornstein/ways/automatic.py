@@ -100,7 +100,7 @@ def _pursued(course: Course, model: Model, request: SampleRequest, limits: Limit
     situation = plan.situation
     if request.progress and situation.wide is not None:
         print(f"ornstein: {situation.wide.sentence}", file=sys.stderr, flush=True)
-    way: Way = next(one for one in ways_of(situation) if one.name == plan.chosen)
+    way = chosen_way(plan)
     course.work = situation.passes
     forecast = plan[plan.chosen]
     while True:
@@ -122,6 +122,11 @@ def _pursued(course: Course, model: Model, request: SampleRequest, limits: Limit
             course.stopped = f"before {way.name}: {stopped}"
             break
     return answer(course, plan)
+
+
+def chosen_way(plan: Plan) -> Way:
+    """The way that is taken first, in the form it has for the model."""
+    return next(way for way in ways_of(plan.situation) if way.name == plan.chosen)
 
 
 def chooses(model: object, request: SampleRequest) -> bool:
@@ -204,7 +209,8 @@ def attempt(
         seed = derived_seed(request.seed, number, Purpose.VERDICT)
         metric = None if situation.wide is None else situation.wide.gaussian
         try:
-            judgement = judge(posterior, seed, tries, course.modes, metric)
+            rest = plan.budget - course.work - max(passes_of(posterior), expected)
+            judgement = judge(posterior, seed, tries, course.modes, metric, max(rest, 0.0))
         except KeyboardInterrupt:
             _interrupted(course, way, posterior, time.perf_counter() - began)
             return
@@ -218,10 +224,11 @@ def _refused(
     course: Course, way: Way, error: OrnsteinError, expected: float, seconds: float
 ) -> None:
     """A way that delivered no draws; what was set aside for it counts as spent."""
+    passes = max(expected, error.passes if isinstance(error, WayError) else 0.0)
     course.refusals.append(error)
     course.tried.append(Tried(way, (), False))
-    course.history.append(Attempt(way.name, "refused", expected, seconds, str(error)))
-    course.work += expected
+    course.history.append(Attempt(way.name, "refused", passes, seconds, str(error)))
+    course.work += passes
 
 
 def _interrupted(course: Course, way: Way, posterior: Posterior | None, seconds: float) -> None:
@@ -246,15 +253,16 @@ def _record(
     expected: float,
 ) -> None:
     verdict = judgement.verdict
-    taken = passes_of(posterior) + judgement.passes
+    taken = passes_of(posterior)
     raised = [finding for finding in verdict.findings if finding.level in LEVELS[1:]]
     reason = ", ".join(finding.name for finding in raised)
     course.modes = judgement.modes
     course.tried.append(Tried(way, raised_by(verdict, request), True))
-    course.history.append(Attempt(way.name, verdict.level, taken, seconds, reason))
+    passes = taken + judgement.passes
+    course.history.append(Attempt(way.name, verdict.level, passes, seconds, reason))
     course.answers.append(replace(posterior, verdict=verdict))
     # what was set aside for it counts, so that a budget of what was spent makes the same choices
-    course.work += max(taken, expected)
+    course.work += max(taken, expected) + judgement.set_aside
 
 
 def answer(course: Course, plan: Plan) -> Posterior:

@@ -37,11 +37,11 @@ class Forecasts:
         reason = restriction(self.request)
         if reason and not way.stochastic:
             return impossible(way.name, reason)
-        if way.name not in self._able:
-            return impossible(way.name, FEW)
-        # of the registry's ways the form that they have for this model
-        own = self._able[way.name] if way in REGISTRY else way
-        return own.forecast(self.situation, self.request)
+        if way in REGISTRY:  # in the form that it has for this model
+            if way.name not in self._able:
+                return impossible(way.name, FEW)
+            way = self._able[way.name]
+        return way.forecast(self.situation, self.request)
 
     @cached_property
     def _able(self) -> dict[str, Way]:

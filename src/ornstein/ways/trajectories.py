@@ -217,7 +217,8 @@ def _drawn(
         raise WayError(
             f"NUTS took {found.leapfrogs:,} passes over the data, all that its budget allows,"
             f" before it had {FEWEST_DRAWS} draws a chain: raise budget, or give the model a"
-            " prior that holds its parameters"
+            " prior that holds its parameters",
+            float(found.leapfrogs),
         )
     if found.divergences:
         warnings.warn(
