@@ -242,7 +242,7 @@ def all_data_from_outside(unused):
 
 
 WHOLE = {
-    local_latent: "'effect' lies inside the data plate 'data', one value per example",
+    local_latent: r"'effect' lies inside the data plate 'data', one value per example.*orn\.glmm",
     local_latent_in_a_plate_of_its_own: "row",
     centred_inside: "the sum over single rows",
     prior_from_data: "the sum over single rows",

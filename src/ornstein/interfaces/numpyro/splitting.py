@@ -121,7 +121,9 @@ def divided(whole: Whole) -> Division:
         if local:
             raise IndivisibleError(
                 f"the latent site {site['name']!r} lies inside the data plate {local[0]!r}, one"
-                " value per example, of which a minibatch would move only its own"
+                " value per example, of which a minibatch would move only its own. If it is an"
+                " effect of groups, a mixed model integrates it out and draws whole groups:"
+                " orn.glmm, or orn.regress('y ~ x + (1 | group)', table)"
             )
     return Division(observed, tuple(sorted(plates)), size)
 

@@ -10,6 +10,10 @@ on the scale of the data.
 With a `formula`, a right side such as "a + bs(b, df=5)", X is a table and the formula makes the
 columns; without one, X holds the columns themselves.
 
+With `groups` in `fit`, one label per row, the model is a mixed one (`orn.glmm`): each group has an
+intercept of its own, integrated out. Predictions are for the average group, or with `groups` in
+`predict` for these groups. `posterior_.group_effects()` has the effects themselves.
+
 The rows are put into an order of their own first, and weights that are whole numbers are taken as
 repetitions: the same rows in another order, or repeated instead of weighted, give the same draws
 bit for bit.
@@ -26,10 +30,14 @@ from ornstein.regression.regress import labelled
 from ornstein.types import Array
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from numpy.typing import ArrayLike
     from sklearn.utils import Tags
 
     from ornstein.dynamics.dynamics import Dynamics, Sampler
+
+    Column: TypeAlias = ArrayLike | None  # one value per row
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -38,6 +46,7 @@ try:
     from sklearn.utils.validation import check_is_fitted
 
     from ornstein.interfaces.sklearn.fitting import (
+        coefficients,
         deviation,
         has_intercept,
         new_rows,
@@ -48,14 +57,14 @@ try:
         training,
         whole_counts,
     )
+    from ornstein.interfaces.sklearn.known_groups import known_groups
     from ornstein.interfaces.sklearn.posterior_draws import (
+        Portable,
         chosen,
         is_outcome,
         linear_draws,
         over_draws,
-        portable,
         predictor_variance,
-        restored,
         scales,
         sigmoid,
         softmax,
@@ -66,7 +75,7 @@ except ImportError as error:
     ) from error
 
 
-class BayesianRegressor(RegressorMixin, BaseEstimator):
+class BayesianRegressor(Portable, RegressorMixin, BaseEstimator):
     """Linear regression with Gaussian noise.
 
     Args:
@@ -122,33 +131,31 @@ class BayesianRegressor(RegressorMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+        self, X: ArrayLike, y: ArrayLike, sample_weight: Column = None, groups: Column = None
     ) -> BayesianRegressor:
         """Sample the posterior; weights multiply the rows' log likelihoods."""
         table, target = training(self, X, y, sample_weight)
         weights = row_weights(sample_weight, table)
-        rows = ordered_rows(table, np.asarray(target, dtype=float), weights)
+        rows = ordered_rows(table, np.asarray(target, dtype=float), weights, groups)
         scale = float(deviation(rows.y, rows.weights))
         if scale == 0.0:
             raise InputError("y is constant: there is nothing to explain")
         model = regression(self, rows, "gaussian", scale, noise_scale=self.noise_scale)
         set_posterior(self, model)
-        mean = self.posterior_.layout.unflatten(self.posterior_.mean)
-        self.coef_ = mean["coef"]
-        self.intercept_ = float(mean["intercept"]) if has_intercept(self) else 0.0
-        self.noise_scale_ = (
-            float(np.mean(scales(self)))
-            if model.likelihood.infer_scale
-            else float(self.noise_scale)
-        )
+        self.coef_, self.intercept_ = coefficients(self)
+        self.noise_scale_ = float(np.mean(scales(self)))
         return self
 
-    def predict(self, X: ArrayLike, return_std: bool | str = False) -> Array | tuple[Array, Array]:
+    def predict(
+        self, X: ArrayLike, return_std: bool | str = False, groups: Column = None
+    ) -> Array | tuple[Array, Array]:
         """Predictive mean, and with `return_std` the standard deviation of the outcome, noise
         included, or with "expectation" that of the expectation.
         """
         check_is_fitted(self)
         table = new_rows(self, X)
+        if groups is not None:
+            return known_groups(self, table, groups, return_std)
         mean = table @ self.coef_ + self.intercept_
         if not return_std:
             return mean
@@ -173,14 +180,8 @@ class BayesianRegressor(RegressorMixin, BaseEstimator):
             random_state,
         )
 
-    def __getstate__(self) -> dict[str, object]:
-        return portable(super().__getstate__())
 
-    def __setstate__(self, state: dict[str, object]) -> None:
-        super().__setstate__(restored(state))
-
-
-class BayesianPoissonRegressor(RegressorMixin, BaseEstimator):
+class BayesianPoissonRegressor(Portable, RegressorMixin, BaseEstimator):
     """Poisson regression of counts with a log link.
 
     The target may be fractional, as rates with exposures for weights are: a fraction is split over
@@ -223,7 +224,7 @@ class BayesianPoissonRegressor(RegressorMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+        self, X: ArrayLike, y: ArrayLike, sample_weight: Column = None, groups: Column = None
     ) -> BayesianPoissonRegressor:
         """Sample the posterior; weights multiply the rows' log likelihoods."""
         table, target = training(self, X, y, sample_weight)
@@ -232,19 +233,21 @@ class BayesianPoissonRegressor(RegressorMixin, BaseEstimator):
             raise InputError(f"y must not be negative; it holds {counts.min():.4g}")
         if not np.any(counts):
             raise InputError("y is 0 everywhere: the rate has no lower bound")
-        rows = ordered_rows(table, counts, row_weights(sample_weight, table))
+        rows = ordered_rows(table, counts, row_weights(sample_weight, table), groups)
         set_posterior(self, regression(self, whole_counts(rows), "poisson"))
-        mean = self.posterior_.layout.unflatten(self.posterior_.mean)
-        self.coef_ = mean["coef"]
-        self.intercept_ = float(mean["intercept"]) if has_intercept(self) else 0.0
+        self.coef_, self.intercept_ = coefficients(self)
         return self
 
-    def predict(self, X: ArrayLike, return_std: bool | str = False) -> Array | tuple[Array, Array]:
+    def predict(
+        self, X: ArrayLike, return_std: bool | str = False, groups: Column = None
+    ) -> Array | tuple[Array, Array]:
         """Predictive mean E[exp(xᵀβ)], and with `return_std` the standard deviation of the
         outcome, a single count, or with "expectation" that of the expectation.
         """
         check_is_fitted(self)
         table = new_rows(self, X)
+        if groups is not None:
+            return known_groups(self, table, groups, return_std)
         mean, variance = over_draws(self, table, np.exp)
         if not return_std:
             return mean
@@ -269,14 +272,8 @@ class BayesianPoissonRegressor(RegressorMixin, BaseEstimator):
         tags.target_tags.positive_only = True
         return tags
 
-    def __getstate__(self) -> dict[str, object]:
-        return portable(super().__getstate__())
 
-    def __setstate__(self, state: dict[str, object]) -> None:
-        super().__setstate__(restored(state))
-
-
-class BayesianClassifier(ClassifierMixin, BaseEstimator):
+class BayesianClassifier(Portable, ClassifierMixin, BaseEstimator):
     """Logistic regression, softmax regression for more than two classes.
 
     Arguments are those of `BayesianRegressor`, without the noise. `coef_` has shape (1, columns)
@@ -316,7 +313,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+        self, X: ArrayLike, y: ArrayLike, sample_weight: Column = None, groups: Column = None
     ) -> BayesianClassifier:
         """Sample the posterior; weights multiply the rows' log likelihoods."""
         table, target = training(self, X, y, sample_weight, labels=True)
@@ -329,7 +326,8 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
                 f"y holds one class only, {self.classes_[0]!r}; there is nothing to separate"
             )
         codes = np.searchsorted(self.classes_, np.asarray(target)[kept]).astype(float)
-        rows = ordered_rows(table[kept], codes, None if weights is None else weights[kept])
+        weights = None if weights is None else weights[kept]
+        rows = ordered_rows(table[kept], codes, weights, groups)
         model = regression(self, rows, "bernoulli" if len(self.classes_) == 2 else "categorical")
         if len(self.classes_) > 2:
             labels = tuple(map(str, self.classes_))
@@ -340,12 +338,16 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         self.intercept_ = np.atleast_1d(intercept.mean(axis=0))
         return self
 
-    def predict_proba(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
+    def predict_proba(
+        self, X: ArrayLike, return_std: bool = False, groups: Column = None
+    ) -> Array | tuple[Array, Array]:
         """Probabilities averaged over the posterior, and with `return_std` the standard
         deviation of these expectations over it.
         """
         check_is_fitted(self)
         table = new_rows(self, X)
+        if groups is not None:
+            return known_groups(self, table, groups, return_std and "expectation")
         mean, variance = over_draws(self, table, sigmoid if len(self.classes_) == 2 else softmax)
         if len(self.classes_) == 2:
             mean, variance = (
@@ -366,10 +368,10 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         logs = self.predict_log_proba(X)
         return logs[:, 1] - logs[:, 0] if len(self.classes_) == 2 else logs
 
-    def predict(self, X: ArrayLike) -> Array:
+    def predict(self, X: ArrayLike, groups: Column = None) -> Array:
         """The class of highest predictive probability."""
         check_is_fitted(self)
-        found = self.predict_proba(X)
+        found = self.predict_proba(X, groups=groups)
         if np.isnan(found).any():
             raise InputError(
                 f"{int(np.isnan(found).any(axis=1).sum()):,} of {len(found):,} rows cannot be"
@@ -390,9 +392,3 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         return chosen(
             {"coef": np.swapaxes(coef, 1, 2), "intercept": intercept}, n_samples, random_state
         )
-
-    def __getstate__(self) -> dict[str, object]:
-        return portable(super().__getstate__())
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        super().__setstate__(restored(state))

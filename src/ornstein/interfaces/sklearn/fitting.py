@@ -20,6 +20,9 @@ from sklearn.utils.validation import (
 from ornstein.checks import brief
 from ornstein.errors import InputError, PredictionWarning, TrustWarning
 from ornstein.model import tables
+from ornstein.model.mixed.checked import group_codes
+from ornstein.model.mixed.model import MixedModel
+from ornstein.model.mixed.priors import MixedPriors
 from ornstein.regression.columns import require_column
 from ornstein.regression.design import Design
 from ornstein.regression.formula import Formula, quoted
@@ -45,6 +48,7 @@ class Rows:
     X: Array
     y: Array
     weights: Array | None
+    groups: Array | None = None
 
 
 def require_plain(
@@ -73,12 +77,14 @@ def row_weights(sample_weight: ArrayLike | None, X: Array) -> Array | None:
     return weights
 
 
-def ordered_rows(X: Array, y: Array, weights: Array | None) -> Rows:
+def ordered_rows(X: Array, y: Array, weights: Array | None, groups: object = None) -> Rows:
     """Rows without weight left out, whole-number weights spelled out, and all sorted by a hash of
     their content.
     """
     import pandas
 
+    if groups is not None:
+        return _ordered_groups(X, y, weights, groups)
     if weights is not None:
         kept = weights > 0
         X, y, weights = X[kept], y[kept], weights[kept]
@@ -92,6 +98,18 @@ def ordered_rows(X: Array, y: Array, weights: Array | None) -> Rows:
     return Rows(X[order], y[order], None if weights is None else weights[order])
 
 
+def _ordered_groups(X: Array, y: Array, weights: Array | None, groups: object) -> Rows:
+    """The same of rows that have groups."""
+    import pandas
+
+    if weights is not None:
+        raise InputError("sample_weight has no meaning with groups: repeat rows, or leave it out")
+    codes, levels = group_codes(groups, len(X))
+    table = pandas.DataFrame(X).assign(target=y, group=codes)
+    order = np.argsort(pandas.util.hash_pandas_object(table, index=False).to_numpy(), kind="stable")
+    return Rows(X[order], y[order], None, levels[codes[order]])
+
+
 def whole_counts(rows: Rows) -> Rows:
     """A fraction f above a count k as k with weight 1−f and k+1 with weight f: the same log
     likelihood in the rate.
@@ -100,6 +118,8 @@ def whole_counts(rows: Rows) -> Rows:
     split = part > 0
     if not np.any(split):
         return rows
+    if rows.groups is not None:
+        raise InputError("y must hold whole numbers where there are groups")
     weights = np.ones(len(rows.y)) if rows.weights is None else rows.weights
     return Rows(
         np.concatenate([rows.X, rows.X[split]]),
@@ -117,7 +137,7 @@ def deviation(values: Array, weights: Array | None) -> Array:
 
 def regression(
     estimator: BaseEstimator, rows: Rows, family: str, target_scale: float = 1.0, **options: Any
-) -> GLM:
+) -> GLM | MixedModel:
     """The regression as a Model; a number for the precision is put on the scale of the data."""
     from ornstein.entrances.models import glm
     from ornstein.model.families.table import family_of
@@ -136,6 +156,8 @@ def regression(
     spec = getattr(estimator, "spec_", None)
     names = getattr(estimator, "feature_names_in_", None) if spec is None else spec.feature_names
     table = rows.X if names is None else tables.Named(rows.X, tuple(map(str, names)))
+    if rows.groups is not None:
+        return _mixed(estimator, rows, table, family, precision)
     return glm(
         table,
         rows.y,
@@ -145,6 +167,36 @@ def regression(
         weights=rows.weights,
         **options,
     )
+
+
+def _mixed(
+    estimator: BaseEstimator, rows: Rows, table: Any, family: str, precision: Array | None
+) -> MixedModel:
+    """The same with an intercept for each group."""
+    from ornstein.entrances.models import glmm
+
+    if family == "categorical":
+        raise InputError(
+            f"y holds {len(estimator.classes_)} classes; with groups there may be two only"
+        )
+    if family == "gaussian" and estimator.noise_scale != "infer":
+        raise InputError("noise_scale must be 'infer' where there are groups")
+    intercept, priors = has_intercept(estimator), None
+    if precision is not None:
+        every = np.append(np.broadcast_to(precision, rows.X.shape[1]), [0.0] * intercept)
+        with np.errstate(divide="ignore"):
+            priors = MixedPriors(coef_sd=1.0 / np.sqrt(every))
+    return glmm(table, rows.y, rows.groups, None, family, priors, intercept=intercept)
+
+
+def coefficients(estimator: BaseEstimator) -> tuple[Array, float]:
+    """Posterior means of the coefficients and of the intercept, 0 where there is none."""
+    mean = estimator.posterior_.layout.unflatten(estimator.posterior_.mean)
+    if not has_intercept(estimator):
+        return mean["coef"], 0.0
+    if estimator.groups_ is not None:  # the intercept is the last
+        return mean["coef"][:-1], float(mean["coef"][-1])
+    return mean["coef"], float(mean["intercept"])
 
 
 def has_intercept(estimator: BaseEstimator) -> bool:
@@ -213,6 +265,7 @@ def set_posterior(estimator: BaseEstimator, model: Model) -> None:
         "seed": int(check_random_state(estimator.random_state).randint(2**31 - 1)),
         "progress": False,
     }
+    estimator.groups_ = model.levels if isinstance(model, MixedModel) else None
     estimator.posterior_ = sample(model, _chosen(estimator), **options)
     estimator.verdict_ = estimator.posterior_.check()
     if estimator.verdict_.level == "not trusted":

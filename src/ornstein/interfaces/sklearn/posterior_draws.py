@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 
 from ornstein.checks import brief
 from ornstein.errors import InputError
+from ornstein.interfaces.sklearn.fitting import has_intercept
 from ornstein.types import Array
 
 if TYPE_CHECKING:
@@ -22,16 +23,25 @@ if TYPE_CHECKING:
 CHUNK = 2**22
 
 
+def unconstrained(estimator: BaseEstimator) -> dict[str, Array]:
+    """Draws of the parameters that the sampler works on, (chains, draws, …)."""
+    posterior = estimator.posterior_
+    found: dict[str, Array] = posterior.layout.unflatten(posterior.draws)
+    return found
+
+
 def linear_draws(estimator: BaseEstimator) -> tuple[Array, Array]:
     """Draws of the coefficients (n, columns) or (n, columns, classes) and intercepts (n,) or (n,
     classes).
     """
     params = {
         name: values.reshape(-1, *values.shape[2:])
-        for name, values in estimator.posterior_.params.items()
+        for name, values in unconstrained(estimator).items()
     }
     coef, classes = params["coef"], len(getattr(estimator, "classes_", ()))
     if coef.ndim == 2:
+        if estimator.groups_ is not None and has_intercept(estimator):  # it is the last
+            return coef[:, :-1], coef[:, -1]
         return coef, params.get("intercept", np.zeros(len(coef)))
     intercept = params.get("intercept", np.zeros((len(coef), classes)))
     return _with_reference(coef, classes), _with_reference(intercept, classes)
@@ -46,7 +56,7 @@ def _with_reference(values: Array, classes: int) -> Array:
 
 def scales(estimator: BaseEstimator) -> Array:
     """Draws of σ, or the one that was given."""
-    params = estimator.posterior_.params
+    params = unconstrained(estimator)
     return (
         np.exp(params["log_scale"]).reshape(-1)
         if "log_scale" in params
@@ -112,6 +122,16 @@ def chosen(
         )
     order = check_random_state(random_state).permutation(total)[:wanted]
     return {name: values[order] for name, values in draws.items()}
+
+
+class Portable:
+    """An estimator whose pickles hold its posterior as a file."""
+
+    def __getstate__(self) -> dict[str, object]:
+        return portable(super().__getstate__())  # type: ignore[arg-type]
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        super().__setstate__(restored(state))  # type: ignore[misc]
 
 
 def portable(state: dict[str, Any]) -> dict[str, object]:
