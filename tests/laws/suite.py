@@ -309,6 +309,15 @@ MORE = (
     ),
     *_rare("N > 50,000", _rare_rows("bernoulli", 200_000, [(40, 20_000, 10, {})])),
     *_linear("D > 200", [("linear, many rows", dict(kind="white", rows=4000, size=220, seed=3))]),
+    # Modes so far apart, of so many parameters, that all draws are as far apart.
+    *_parts(
+        "second mode",
+        [
+            ("30 % at 9 sd, D = 100", dict(size=100, share=0.3, distance=9.0, seed=11)),
+            ("half at 8 sd, D = 60", dict(size=60, share=0.5, distance=8.0, seed=10)),
+        ],
+        2,
+    ),
 )
 PROBLEMS = (
     *KINK,

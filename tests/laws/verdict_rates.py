@@ -3,9 +3,14 @@
     python tests/laws/verdict_rates.py --ways plan exact --half reporting --out rates.jsonl
 
 fits and judges, one line of JSON per fit, and prints the rates with their intervals; `--read
-rates.jsonl` prints those of a file again. A fit that is in the file already is not made again.
+rates.jsonl` prints those of a file again. A fit that is in the file already is not made again, so
+that the suite can be run in pieces: `--kinds` and `--only` choose problems, and no fit is begun
+after `--minutes`.
 Intervals are Clopper and Pearson's 95 %, over problems: a problem counts as wrong where any of its
 seeds is.
+
+Besides samplers, `exact` takes draws of the posterior itself; `too wide` and the like spoil these;
+and `moments` are draws of the Gaussian with the posterior's mean and covariance.
 
 With `--remedies` the command of the worst finding is followed, and that fit is judged as well.
 """
@@ -27,7 +32,7 @@ import scipy.stats
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
-from adversaries import posterior_of  # noqa: E402
+from adversaries import CHANGES, posterior_of  # noqa: E402
 from fit_error import Error, error_of_fit, wrong  # noqa: E402
 from suite import PROBLEMS, REPORTING, TUNING  # noqa: E402
 
@@ -46,10 +51,20 @@ def _sampled(sampler=None, **options):
     )
 
 
-def _exact(problem, model, seed):
-    reference = problem.truth()
-    chosen = np.random.default_rng(seed).permutation(len(reference))[:4000]
-    return posterior_of(model, reference[chosen])
+def _exact(change):
+    def made(problem, model, seed):
+        reference = problem.truth()
+        chosen = np.random.default_rng(seed).permutation(len(reference))[:4000]
+        return posterior_of(model, change(reference[chosen]))
+
+    return made
+
+
+def _moments(problem, model, seed):
+    reference, rng = problem.truth(), np.random.default_rng(seed)
+    covariance = np.atleast_2d(np.cov(reference.T))
+    normal = rng.multivariate_normal(reference.mean(axis=0), covariance, 4000)
+    return posterior_of(model, normal)
 
 
 SAMPLERS = {
@@ -59,13 +74,18 @@ SAMPLERS = {
     "SGLD": orn.SGLD(exact=True, control_variates=True, preconditioner="full"),
     "SGFS": orn.SGFS("full"),
     "SGHMC": orn.SGHMC(),
+    "SGNHT": orn.SGNHT(),
     "IASG": orn.IASG(),
 }
 WAYS = {
     **{name: _sampled(sampler) for name, sampler in SAMPLERS.items()},
     "Laplace": lambda problem, model, seed: orn.laplace(model, seed=seed),
+    "VI": lambda problem, model, seed: orn.gaussian_vi(model, seed=seed),
+    "HMC": lambda problem, model, seed: orn.hmc(model, seed=seed),
     "NUTS": lambda problem, model, seed: orn.nuts(model, draws=500, warmup=500, seed=seed),
-    "exact": _exact,
+    "exact": _exact(CHANGES["right"]),
+    **{name: _exact(change) for name, change in CHANGES.items() if name != "right"},
+    "moments": _moments,
 }
 
 
@@ -157,7 +177,7 @@ def _remedied(problem, model, way, seed, command):
     }
     sampler = options.get("--sampler")
     try:
-        if sampler is None and way in ("Laplace", "NUTS", "exact"):
+        if sampler is None and way not in SAMPLERS:
             if way != "NUTS":
                 return ""
             post = orn.nuts(model, draws=given["draws"], warmup=500, seed=seed)
@@ -230,6 +250,8 @@ def main() -> None:
     parser.add_argument("--ways", nargs="+", default=["plan", "exact"], choices=WAYS)
     parser.add_argument("--half", default="reporting", choices=HALVES)
     parser.add_argument("--kinds", nargs="+")
+    parser.add_argument("--only", default="", help="problems whose name holds this")
+    parser.add_argument("--minutes", type=float, default=np.inf)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--remedies", action="store_true")
     parser.add_argument("--out", default="rates.jsonl")
@@ -245,15 +267,22 @@ def measure(given):
     """Make the fits that are not in the file yet."""
     out = Path(given.out)
     made = {(fit.problem, fit.way, fit.seed) for fit in read([out])} if out.exists() else set()
+    last = time.monotonic() + 60.0 * given.minutes
     with out.open("a") as file:
-        for problem in HALVES[given.half]:
-            if given.kinds and problem.kind not in given.kinds:
+        for problem, way, seed in product(_chosen(given), given.ways, range(given.seeds)):
+            if (problem.name, way, seed) in made:
                 continue
-            for way, seed in product(given.ways, range(given.seeds)):
-                if (problem.name, way, seed) not in made:
-                    found = judge(problem, way, seed, given.remedies)
-                    file.write(json.dumps(asdict(found)) + "\n")
-                    file.flush()
+            if time.monotonic() > last:
+                break
+            found = judge(problem, way, seed, given.remedies)
+            file.write(json.dumps(asdict(found)) + "\n")
+            file.flush()
+
+
+def _chosen(given):
+    for problem in HALVES[given.half]:
+        if given.only in problem.name and (not given.kinds or problem.kind in given.kinds):
+            yield problem
 
 
 if __name__ == "__main__":

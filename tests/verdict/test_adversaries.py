@@ -75,6 +75,18 @@ def test_a_second_mode_is_found_unless_it_was_visited(name, size):
     assert missed.level == "not trusted", missed.explain()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [60, 210])
+def test_a_second_mode_is_found_where_all_draws_are_as_far_apart(size):
+    """As far from it as they are from each other; importance weights are too few to see it."""
+    kind = partial(second_mode, distance=8.0, share=0.3)
+    rng, model = np.random.default_rng(3), model_of(kind, size)
+    missed = posterior_of(model, rng.normal(size=(DRAWS, size))).check()
+    assert missed["other modes"].level == "not trusted", missed.explain()
+    assert missed["other modes"].number == pytest.approx(0.3, abs=0.2)
+    assert posterior_of(model, kind(size).draws(DRAWS, rng)).check().level != "not trusted"
+
+
 def test_the_mass_of_a_mode_is_named():
     kind = partial(second_mode, distance=16.0, share=0.3)
     rng = np.random.default_rng(0)
@@ -171,6 +183,15 @@ def test_a_density_that_is_not_a_number_gets_a_verdict():
     found = posterior_of(model, draws).check()
     assert found.level == "not trusted"
     assert "no density" in found["moved draws"].sentence
+
+
+@pytest.mark.parametrize(("share", "level"), [(0.03, "caution"), (0.25, "not trusted")])
+def test_draws_just_outside_the_support_are_judged_by_their_share(share, level):
+    """The edge is at −1."""
+    draws = KINDS["edge"](1).draws(DRAWS, np.random.default_rng(0))
+    draws[np.random.default_rng(1).random(DRAWS) < share] = -1.01
+    found = posterior_of(model_of("edge", 1), draws).check()
+    assert found.level == level, found.explain()
 
 
 def test_a_prior_that_is_not_quadratic_is_taken_as_it_is():

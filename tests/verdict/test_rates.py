@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 from suite import REPORTING
-from verdict_rates import Judged, interval, judge, rate, rates
+from verdict_rates import WAYS, Judged, interval, judge, rate, rates
 
 SOUND = Judged("a", "kink", "default", 0, "trusted", 0.01, 0.05, 0.01)
 MISSED = Judged("b", "kink", "default", 0, "trusted", 0.5, 0.05, 0.01)
@@ -38,7 +38,7 @@ def test_one_problem_is_judged():
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("way", ["plan", "full", "exact", "Laplace", "SGLD", "NUTS"])
+@pytest.mark.parametrize("way", WAYS)
 def test_no_verdict_is_wrong(way):
     judged = [judge(problem, way) for problem in REPORTING]
     wrong = [fit for fit in judged if fit.wrong]

@@ -26,7 +26,10 @@ CLEAR = 2.0  # standard errors of a 5, 50 or 95 % point in a direction that has 
 UNBOUNDED = (
     "write parameters that end somewhere on a scale that does not, for instance as logarithms"
 )
-MOST_OUTSIDE = 0.001  # share of the draws where the posterior has no density
+# Share of the draws where the posterior has no density: of a caution; and what takes trust away
+# where their move inside tells nothing else, and by itself. The last is the share by which two laws
+# differ that are a KL of 0.1 apart, 0.45 sd.
+MOST_OUTSIDE, MANY_OUTSIDE, LARGE_OUTSIDE = 0.001, 0.01, 0.18
 JOINT = 50  # parameters up to which the distance of all of them together counts
 
 
@@ -150,7 +153,7 @@ def moved_draws(subject: Subject, kept: Kept | None) -> Finding:
     level = worst(
         graded(size, thresholds.SMALL_CHANGE, thresholds.LARGE_CHANGE),
         graded(float(point.max()), thresholds.SMALL_MOVE, thresholds.LARGE_MOVE),
-        graded(outside, MOST_OUTSIDE, 10.0 * MOST_OUTSIDE),
+        graded(outside, MOST_OUTSIDE, MANY_OUTSIDE if kept.moved.stuck else LARGE_OUTSIDE),
     )
     if level == "trusted" and kept.energy_changed and not kept.decisive:
         return _somewhere(subject, kept)

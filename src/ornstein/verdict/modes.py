@@ -29,8 +29,13 @@ STEPS = 60  # of a descent
 FEWEST, MOST = 6, 200  # descents
 FLAT = 0.05  # the slope in z at which a descent has ended
 APART = 3.0  # distance in z of a mode from all draws looked at
+# A mode was visited if this share of the draws reach within so far of it on the way there: half of
+# a mass that matters, and two sds.
+VISITED, REACHED = 0.5 * thresholds.SMALL_MASS, 2.0
 BARRIER = 1.0  # in nats, between two modes
-POINTS = 64  # that the mass about a mode is measured with
+# Points that the mass about a mode is measured with, and how much wider than Laplace's Gaussian
+# theirs is, over √D: so that their weights vary by the same in any dimension.
+POINTS, WIDER = 64, 0.5
 LARGEST = 2000  # parameters up to which the mass of a mode is measured
 
 
@@ -141,7 +146,7 @@ def other_modes(subject: Subject, weighted: Weighted | None) -> tuple[Mode, ...]
     found: list[Mode] = []
     for end, energy in zip(ends, energies, strict=True):
         known = [mode.z for mode in found]
-        if _is_near(end, near) or any(np.linalg.norm(end - other) < 0.5 for other in known):
+        if _is_near(end, near, middle) or any(np.linalg.norm(end - other) < 0.5 for other in known):
             continue
         if _barrier(density, coordinates, end, middle) - energy < BARRIER:
             continue
@@ -172,11 +177,19 @@ def _ends(
     return ends[rested], energies[rested]
 
 
-def _is_near(point: Array, draws: Array) -> bool:
-    """Whether a mode lies among the draws: as near to one of them as they are to each other."""
+def _is_near(point: Array, draws: Array, middle: Array) -> bool:
+    """Whether a mode lies among the draws: as near to one of them as they are to each other, and
+    reached by some on the straight line from their middle. In many dimensions all are as far apart
+    as separate modes, and only the line tells.
+    """
     distances = np.linalg.norm(draws - point, axis=1)
     usual = np.median(np.linalg.norm(draws - draws.mean(axis=0), axis=1))
-    return bool(distances.min() <= max(APART, 1.5 * usual) and distances.min() <= 2.0 * usual + 1.0)
+    if distances.min() > min(max(APART, 1.5 * usual), 2.0 * usual + 1.0):
+        return False
+    way = point - middle
+    length = np.linalg.norm(way)
+    reached = (draws - middle) @ way >= length * (length - REACHED)
+    return bool(np.mean(reached) >= VISITED)
 
 
 def _barrier(density: Density, coordinates: Coordinates, one: Array, other: Array) -> float:
@@ -202,7 +215,8 @@ def _measured(
         derivatives_of(model).hessian(theta) + model.scaled_prior_hessian(theta)
     )
     try:
-        there = Coordinates.of(theta, 1.5 * np.linalg.inv(hessian))
+        wider = 1.0 + WIDER / np.sqrt(subject.dimension)
+        there = Coordinates.of(theta, wider * np.linalg.inv(hessian))
     except np.linalg.LinAlgError:
         return None
     z = generator.standard_normal((POINTS, subject.dimension))
