@@ -19,6 +19,7 @@ from scipy.stats import norm
 
 import ornstein as orn
 from ornstein.interfaces.numpyro.model import NumPyroModel
+from ornstein.model.network import whole_network
 from ornstein.verdict.density import Density
 
 ENOUGH, TRUSTED = 45, 0.8  # of the 53, and of those that end in a posterior
@@ -123,6 +124,19 @@ def test_a_model_without_rows_runs_by_nuts_and_keeps_its_deterministic_sites(two
     assert tree["observed_data"]["k2"].values.item() == 7
     with pytest.raises(orn.InputError, match="loo needs single rows"):
         post.loo()
+
+
+@pytest.mark.slow
+def test_a_network_with_random_weights_goes_to_nuts():
+    """It is no sum over rows for us, and its parameters are compared with its observed values."""
+    model = made("a Flax NNX network with random weights")
+    assert (model.n_data, model.observations) == (1, 80)
+    assert "14 parameters for 80 rows" in whole_network(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", orn.ConvergenceWarning)
+        post = orn.sample(model, draws=50, chains=2, remedy=False, progress=False)
+    assert post.settings["way"] == "nuts"
+    assert post.check()["whole network"].level == "caution"
 
 
 def test_starts_follow_numpyros_strategy():

@@ -124,7 +124,8 @@ def groups():
     return model_of(log_likelihood, data, level=(30,), slope=(30,), spread=(2,))
 
 
-def mixture(rows=400):
+def mixture(rows=40):
+    """Components can be exchanged, and there are more parameters than a tenth of the rows."""
     rng = np.random.default_rng(2)
     data = rng.normal(size=(rows,)) + 4.0 * (rng.random(rows) < 0.5)
 
@@ -133,6 +134,19 @@ def mixture(rows=400):
         return jax.scipy.special.logsumexp(parts)
 
     return model_of(log_likelihood, data, weights=(3,), means=(3,))
+
+
+def experts():
+    """A mixture of regressions with weights that depend on the row."""
+    rng = np.random.default_rng(6)
+    data = {"x": rng.normal(size=(ROWS, 3)), "y": rng.normal(size=ROWS)}
+
+    def log_likelihood(p, row):
+        parts = jax.nn.log_softmax(row["x"] @ p["gate"])
+        normals = jax.scipy.stats.norm.logpdf(row["y"], row["x"] @ p["slope"], jnp.exp(p["width"]))
+        return jax.scipy.special.logsumexp(parts + normals)
+
+    return model_of(log_likelihood, data, gate=(3, 4), slope=(3, 4), width=(4,))
 
 
 def seasons():
@@ -168,7 +182,7 @@ def unused():
     return model_of(log_likelihood, data, a=(8,), b=(8,))
 
 
-OTHERS = [wide_regression, many_classes, groups, mixture, seasons, ring, unused]
+OTHERS = [wide_regression, many_classes, groups, mixture, experts, seasons, ring, unused]
 
 
 @pytest.mark.parametrize("make", OTHERS)

@@ -14,7 +14,7 @@ from ornstein.hyper import resume as climbs
 from ornstein.hyper.saved import KIND
 from ornstein.model.mixed.priors import MixedPriors
 from ornstein.model.model import Model
-from ornstein.model.network import require_no_network, warn_of_network, whole_network
+from ornstein.model.network import require_no_network, warn_of_network
 from ornstein.posterior.posterior import Posterior
 from ornstein.samplers import sampler_by_name
 from ornstein.sampling.request import SampleRequest
@@ -182,10 +182,8 @@ def sample(
     if isinstance(model, Model) and client is None:
         if sampler is not None:
             warn_of_network(model)
-        elif not model.network_way:
+        elif not model.network_by_nuts:
             require_no_network(model)
-        elif whole_network(model):
-            sampler = model.network_way
     if isinstance(sampler, str):
         require_way(sampler)
         if (way := way_by_name(sampler)) is not None and not way.stochastic:

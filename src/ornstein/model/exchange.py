@@ -4,7 +4,8 @@ An axis of several parameter arrays is one of hidden units where reordering its 
 all these arrays, leaves the log likelihood of rows unchanged at random parameters, while reordering
 them in one array alone changes it. Names of arrays say nothing here, and neither does their number:
 the classes of a softmax, the groups of a hierarchical model and the columns of a regression
-cannot be exchanged, because rows tell them apart.
+cannot be exchanged, because rows tell them apart. The components of a mixture can; but there the
+density of a row is a sum over them, so that what one adds does not depend on the others.
 """
 
 from __future__ import annotations
@@ -84,7 +85,9 @@ def _exchangeable(
     swap[[0, -1]] = swap[[-1, 0]]
     felt = [axis for axis in axes if look.changes(theta, (axis,), shift, OTHER)]
     for chosen in islice(_sets(felt), MOST_SETS):
-        if not any(look.changes(theta, chosen, order, SAME) for order in (shift, swap)):
+        if any(look.changes(theta, chosen, order, SAME) for order in (shift, swap)):
+            continue
+        if not any(look.mixes(theta, axis) for axis in chosen):
             return chosen
     return None
 
@@ -127,6 +130,28 @@ class _Look:
         """Whether a reordering along all of these axes changes what a row says."""
         before, after = self.values(theta), self.values(theta[self._places(axes, order)])
         return not np.all(np.abs(after - before) <= bound * (1.0 + np.abs(before)))
+
+    def mixes(self, theta: Array, axis: Axis) -> bool:
+        """Whether the first and the last entry each change the density of rows, and what the one
+        changes does not depend on the other: components of a mixture.
+        """
+        first, last = self._entry(axis, 0), self._entry(axis, -1)
+        moved = theta + np.random.default_rng(1).uniform(0.2, 0.6, theta.size)
+        points = [theta] + [np.where(at, moved, theta) for at in (first, last, first | last)]
+        logs = np.array([self.values(point) for point in points])
+        if not np.all(np.isfinite(logs)):
+            return False
+        neither, one, other, both = np.exp(logs - logs.max(axis=0))
+        felt = np.minimum(np.abs(one - neither), np.abs(other - neither)) > OTHER
+        together = np.abs(both - one - other + neither)
+        return bool(np.any(felt) and np.all(together[felt] <= SAME))
+
+    def _entry(self, axis: Axis, entry: int) -> Array:
+        """Which parameters belong to one entry along an axis."""
+        array, along = axis
+        parts = [np.zeros(shape, bool) for shape in self.loss.layout.shapes]
+        np.moveaxis(parts[array], along, 0)[entry] = True
+        return np.concatenate([part.reshape(-1) for part in parts])
 
     def _places(self, axes: tuple[Axis, ...], order: Array) -> Array:
         """Which parameter each one becomes."""

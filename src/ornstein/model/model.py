@@ -318,6 +318,11 @@ class Model:
         """
         return ""
 
+    @property
+    def observations(self) -> int:
+        """How many values the data hold to learn from: the examples, where each is one."""
+        return self.n_data
+
     def starts(self, count: int, seed: int) -> Array | None:
         """Where chains start that know no mode, (count, D); None leaves it to them."""
         return None
@@ -337,9 +342,9 @@ class Model:
         return hidden_units(self.loss, self.init, rows, self.hyperparameters)
 
     @property
-    def network_way(self) -> str:
-        """The way that `orn.sample` takes to a network as a whole; empty refuses to choose one."""
-        return ""
+    def network_by_nuts(self) -> bool:
+        """Whether `orn.sample` takes NUTS to a network as a whole, instead of refusing it."""
+        return False
 
     @property
     def worked(self) -> Worked | None:

@@ -23,14 +23,14 @@ def whole_network(model: Model) -> str:
     Beside hidden units it takes more parameters than a tenth of the rows: with fewer the rows may
     well say where they lie.
     """
-    if model.linear is not None or SHARE * model.dim <= model.n_data:
+    if model.linear is not None or SHARE * model.dim <= model.observations:
         return ""
     units = model.hidden_units
     if units is None:
         return ""
     return (
         f"the model is a network as a whole: {units}, and there are {model.dim:,} parameters for"
-        f" {model.n_data:,} rows"
+        f" {model.observations:,} rows"
     )
 
 

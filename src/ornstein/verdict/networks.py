@@ -16,7 +16,7 @@ def network_as_a_whole(subject: Subject) -> Finding | None:
         "whole network",
         "caution",
         float(model.dim),
-        model.n_data / SHARE,
+        model.observations / SHARE,
         found,
         INSTEAD,
         "Each order of the hidden units is a mode of its own, and beside these there are others: no"

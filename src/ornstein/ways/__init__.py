@@ -49,7 +49,7 @@ def ways_of(situation: Situation) -> tuple[Way, ...]:
     """The ways there are for a model: the plan's rows."""
     if situation.wide is not None:
         return WIDE
-    few = situation.dim <= FULL_LIMIT or situation.model.undivided
+    few = situation.dim <= FULL_LIMIT or situation.needs_nuts
     return REGISTRY if few else LAST
 
 

@@ -29,7 +29,7 @@ from ornstein.verdict.finding import LEVELS
 from ornstein.verdict.verdict import Judgement, judge
 from ornstein.ways import ways_of
 from ornstein.ways.costs import machine_factor
-from ornstein.ways.plan import Plan, checked_budget, planned, sentence
+from ornstein.ways.plan import Plan, checked_budget, planned, sentence, surveyed
 from ornstein.ways.remedies import MOST_WAYS, Tried, following, raised_by
 from ornstein.ways.saved import Folder, Limits, asked_for, begun
 from ornstein.ways.situation import Situation, survey
@@ -95,7 +95,7 @@ def resumed(
 def _pursued(course: Course, model: Model, request: SampleRequest, limits: Limits) -> Posterior:
     """Plan, run, judge, and go on until an answer is trusted or nothing is left to try."""
     allowed = math.inf if limits.deadline is not None else checked_budget(limits.budget, model)
-    situation = survey(model, request.curvature, request.seed, request.scheme, allowed)
+    situation = surveyed(model, request.curvature, request.seed, request.scheme, allowed)
     plan = planned(situation, request, _budget(limits, situation))
     situation = plan.situation
     if request.progress and situation.wide is not None:

@@ -17,6 +17,7 @@ from ornstein.curvature.curvature import Curvature
 from ornstein.curvature.wide import from_rows
 from ornstein.errors import CurvatureError, InputError
 from ornstein.model.model import Model
+from ornstein.model.network import whole_network
 from ornstein.model.required import require_model
 from ornstein.sampling.request import SampleRequest
 from ornstein.ways import REGISTRY, way_by_name
@@ -193,7 +194,19 @@ def plan(
         model = worked.model
         curvature = None if curvature is None else curvature.in_working(worked.coordinates)
     allowed = checked_budget(budget, model)
-    return planned(survey(model, curvature, seed, request.scheme, allowed), request, allowed)
+    situation = surveyed(model, curvature, seed, request.scheme, allowed)
+    return planned(situation, request, allowed)
+
+
+def surveyed(
+    model: Model, curvature: Curvature | None, seed: int, scheme: str, allowed: float
+) -> Situation:
+    """What is found about a model before a way is chosen: nothing about a network as a whole, which
+    has no one mode.
+    """
+    if model.network_by_nuts and (network := whole_network(model)):
+        return Situation(model, None, network, None, 0.0)
+    return survey(model, curvature, seed, scheme, allowed)
 
 
 def planned(situation: Situation, request: SampleRequest, budget: float | None = None) -> Plan:

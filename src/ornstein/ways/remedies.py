@@ -17,9 +17,9 @@ from ornstein.ways.way import Forecast, Way
 MOST_WAYS = 4
 # Findings that a longer chain mends.
 SLOW = ("length", "stationary", "R-hat, ESS")
-# Findings that every way would meet: modes that none has visited, and passes over the data that
-# are too expensive for any draws to be compared with the density.
-OF_ALL_WAYS = {"other modes", "density"}
+# Findings that every way would meet: modes that none has visited, those of a network, and passes
+# over the data that are too expensive for any draws to be compared with the density.
+OF_ALL_WAYS = {"other modes", "whole network", "density"}
 
 
 @dataclass(frozen=True)

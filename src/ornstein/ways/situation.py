@@ -68,6 +68,12 @@ class Situation:
         return gradient_seconds(self.model.work, self.dim)
 
     @property
+    def needs_nuts(self) -> bool:
+        """Whether NUTS on all data is the only way, however many parameters there are."""
+        network = self.curvature is None and self.model.network_by_nuts
+        return network or bool(self.model.undivided)
+
+    @property
     def n_data(self) -> int:
         return self.model.n_data
 

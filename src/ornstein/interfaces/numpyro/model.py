@@ -145,9 +145,9 @@ class NumPyroModel(Model, OwnGroups):
             ) from error
 
     @property
-    def network_way(self) -> str:
-        """NUTS, as NumPyro itself would take."""
-        return "nuts"
+    def network_by_nuts(self) -> bool:
+        """As NumPyro itself would sample it."""
+        return True
 
     def elsewhere(self, generator: np.random.Generator) -> Array:
         """NumPyro's initial values, and draws of the prior where it can be drawn from."""

@@ -49,9 +49,17 @@ class WholeModel(Model, OwnGroups):
         return self.reason
 
     @property
+    def observations(self) -> int:
+        return int(sum(np.size(site["value"]) for site in self.whole.observed))
+
+    @property
     def work(self) -> int:
-        values = sum(np.size(site["value"]) for site in self.whole.observed)
-        return max(LEAST_WORK, int(values))
+        return max(LEAST_WORK, self.observations)
+
+    @property
+    def network_by_nuts(self) -> bool:
+        """As NumPyro itself would sample it."""
+        return True
 
     def starts(self, count: int, seed: int) -> Array:
         """Where chains start, as NumPyro's would: (count, D)."""
