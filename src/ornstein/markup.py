@@ -7,11 +7,11 @@ from html import escape
 
 from ornstein.checks import printable
 
-COLOURS = {
-    **dict.fromkeys(("trusted", "fits"), "#0b7a4b"),
+RAISED = {
     **dict.fromkeys(("caution", "doubtful"), "#8f5b00"),
     **dict.fromkeys(("not trusted", "does not fit"), "#b3261e"),
 }
+COLOURS = dict.fromkeys(("trusted", "fits"), "#0b7a4b") | RAISED
 OTHER = "#5b6472"
 
 
@@ -51,9 +51,14 @@ def table(header: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
 
 
 def findings(title: str, level: str, found: Iterable[tuple[str, str, str, str]]) -> str:
-    """A judgement: its level, and of each finding name, level, sentence and remedy."""
+    """A judgement: its level, and of each finding name, level, sentence and, where it is raised,
+    remedy.
+
+    >>> "take more" in findings("Verdict", "trusted", [("ESS", "trusted", "3,473", "take more")])
+    False
+    """
     rows = [
-        (name, own, f"{said} → {remedy}" if remedy and own in COLOURS else said)
+        (name, own, f"{said} → {remedy}" if remedy and own in RAISED else said)
         for name, own, said, remedy in found
     ]
     return heading(f"{title}: {level}", level) + table(["", "level", "what was found"], rows)

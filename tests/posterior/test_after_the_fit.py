@@ -253,6 +253,12 @@ def test_a_notebook_shows_results_as_tables_and_a_repr_is_one_line():
         assert word in result._repr_html_()
         assert "<b>" not in result._repr_html_()
     assert "&lt;b&gt;" in post._repr_html_()
+    for judgement in (post.check(), post.critique()):
+        assert f": {judgement.level}<" in post._repr_html_()
+    # advice is for what was found wrong
+    raised = [finding for finding in post.check() if finding.level == "caution"]
+    assert post.check().level == "caution"
+    assert post.check()._repr_html_().count("→") == len(raised) < len(post.check().findings)
     own = orn.Model(lambda p, x: -0.5 * (x - p["<i>"]) ** 2, np.arange(9.0), init={"<i>": 0.0})
     assert repr(own) == "Model(9 rows, 1 parameters)"
     assert "&lt;i&gt;" in own._repr_html_()
