@@ -105,7 +105,13 @@ def test_a_prior_against_the_data_is_named():
     model = orn.glm(X, y, priors={"x0": orn.priors.Normal(-3.0, 0.05)})
     found = orn.laplace(model, seed=0).critique()["prior"]
     assert found.level == "doubtful"
-    assert "x0" in found.sentence
+    assert "the prior of x0" in found.sentence
+    # a column that goes with x0 is moved too, by the prior of x0
+    near = np.column_stack([X, X[:, 0] + 0.7 * np.random.default_rng(0).normal(size=200)])
+    priors = {"x0": orn.priors.Normal(-3.0, 0.05), "x2": orn.priors.Normal(0.0, 100.0)}
+    found = orn.laplace(orn.glm(near, y, priors=priors), seed=0).critique()["prior"]
+    assert found.level == "doubtful"
+    assert "the prior of x0 in model.priors" in found.remedy
 
 
 def test_without_data_it_says_what_it_needs(tmp_path):
