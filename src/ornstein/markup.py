@@ -25,10 +25,10 @@ def cell(value: object) -> str:
     return escape(text)
 
 
-def heading(text: str, level: str = "") -> str:
-    """A line in bold, in the colour of a level."""
-    colour = f' style="color:{COLOURS.get(level, OTHER)}"' if level else ""
-    return f"<p><strong{colour}>{cell(text)}</strong></p>"
+def heading(text: str, level: str) -> str:
+    """A line in bold, white on the colour of a level, which light and dark pages show alike."""
+    style = f"color:#fff;background:{COLOURS.get(level, OTHER)};padding:2px 8px;border-radius:4px"
+    return f'<p><strong style="{style}">{cell(text)}</strong></p>'
 
 
 def sentence(text: str) -> str:
