@@ -30,12 +30,13 @@ def is_number(value: object) -> bool:
 
 
 def brief(value: object) -> str:
-    """A value's repr on one line and not too long.
+    """A value's repr on one line and not too long; a number of NumPy's like one of Python's.
 
-    >>> brief(np.eye(2))
-    'array([[1., 0.], [0., 1.]])'
+    >>> brief(np.eye(2)), brief(np.float64(0.5))
+    ('array([[1., 0.], [0., 1.]])', '0.5')
     """
-    text = " ".join(repr(value).split())
+    plain = value.item() if isinstance(value, np.generic) else value
+    text = " ".join(repr(plain).split())
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

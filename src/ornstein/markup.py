@@ -7,11 +7,11 @@ from html import escape
 
 from ornstein.checks import printable
 
-COLOURS = {
-    **dict.fromkeys(("trusted", "fits"), "#0b7a4b"),
+RAISED = {
     **dict.fromkeys(("caution", "doubtful"), "#8f5b00"),
     **dict.fromkeys(("not trusted", "does not fit"), "#b3261e"),
 }
+COLOURS = dict.fromkeys(("trusted", "fits"), "#0b7a4b") | RAISED
 OTHER = "#5b6472"
 
 
@@ -25,10 +25,10 @@ def cell(value: object) -> str:
     return escape(text)
 
 
-def heading(text: str, level: str = "") -> str:
-    """A line in bold, in the colour of a level."""
-    colour = f' style="color:{COLOURS.get(level, OTHER)}"' if level else ""
-    return f"<p><strong{colour}>{cell(text)}</strong></p>"
+def heading(text: str, level: str) -> str:
+    """A line in bold, white on the colour of a level, which light and dark pages show alike."""
+    style = f"color:#fff;background:{COLOURS.get(level, OTHER)};padding:2px 8px;border-radius:4px"
+    return f'<p><strong style="{style}">{cell(text)}</strong></p>'
 
 
 def sentence(text: str) -> str:
@@ -51,9 +51,14 @@ def table(header: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
 
 
 def findings(title: str, level: str, found: Iterable[tuple[str, str, str, str]]) -> str:
-    """A judgement: its level, and of each finding name, level, sentence and remedy."""
+    """A judgement: its level, and of each finding name, level, sentence and, where it is raised,
+    remedy.
+
+    >>> "take more" in findings("Verdict", "trusted", [("ESS", "trusted", "3,473", "take more")])
+    False
+    """
     rows = [
-        (name, own, f"{said} → {remedy}" if remedy and own in COLOURS else said)
+        (name, own, f"{said} → {remedy}" if remedy and own in RAISED else said)
         for name, own, said, remedy in found
     ]
     return heading(f"{title}: {level}", level) + table(["", "level", "what was found"], rows)

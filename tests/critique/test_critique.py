@@ -23,6 +23,7 @@ NAMED = {
     "curve": ("trend", "bs(x1, df=5)"),
     "curve of labels": ("trend", "bs(x1, df=5)"),
 }
+TIMES = ("exponential", "weibull")
 SIZES = [
     pytest.param(1_000, 2),
     pytest.param(1_000, 10, marks=pytest.mark.slow),
@@ -104,7 +105,13 @@ def test_a_prior_against_the_data_is_named():
     model = orn.glm(X, y, priors={"x0": orn.priors.Normal(-3.0, 0.05)})
     found = orn.laplace(model, seed=0).critique()["prior"]
     assert found.level == "doubtful"
-    assert "x0" in found.sentence
+    assert "the prior of x0" in found.sentence
+    # a column that goes with x0 is moved too, by the prior of x0
+    near = np.column_stack([X, X[:, 0] + 0.7 * np.random.default_rng(0).normal(size=200)])
+    priors = {"x0": orn.priors.Normal(-3.0, 0.05), "x2": orn.priors.Normal(0.0, 100.0)}
+    found = orn.laplace(orn.glm(near, y, priors=priors), seed=0).critique()["prior"]
+    assert found.level == "doubtful"
+    assert "the prior of x0 in model.priors" in found.remedy
 
 
 def test_without_data_it_says_what_it_needs(tmp_path):
@@ -116,5 +123,38 @@ def test_without_data_it_says_what_it_needs(tmp_path):
     assert not found.fits
     assert "critique(model=…)" in str(found)
     assert loaded.critique(model).level in ("fits", "doubtful")
-    own = orn.Model(lambda p, x: -0.5 * (x - p) ** 2, np.arange(9.0), init=np.zeros(()))
-    assert orn.laplace(own, seed=0).critique()["rows"].level == "skipped"
+    own = orn.Model(lambda p, x: -0.5 * (x - p) ** 2, np.linspace(-1.5, 1.5, 9), init=np.zeros(()))
+    unseen = orn.laplace(own, seed=0).critique()
+    assert unseen["rows"].level == unseen.level == "skipped"
+    assert unseen["prior"].level == "fits"
+
+
+def test_censored_times_are_looked_at():
+    """Times of shape 2 of which a third are censored: no exponential law, and a curve in x1."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(1_000, 2))
+    times = np.exp(X @ [0.5, -0.5]) * rng.weibull(2.0, 1_000)
+    seen = times < 1.2
+    assert 0.6 < seen.mean() < 0.7
+    y = np.column_stack([np.minimum(times, 1.2), seen])
+    wrong, right = (orn.laplace(orn.glm(X, y, name)).critique() for name in TIMES)
+    assert wrong["calibration"].level == "does not fit"
+    assert "weibull" in wrong["calibration"].remedy
+    assert right.level == "fits"
+    assert all(finding.level != "skipped" for finding in right)
+    curved = times * np.exp(0.3 * (X[:, 1] ** 2 - 1.0))
+    y = np.column_stack([np.minimum(curved, 1.2), curved < 1.2])
+    found = orn.laplace(orn.glm(X, y, "weibull")).critique()["trend"]
+    assert found.level != "fits"
+    assert found.remedy == "bs(x1, df=5)"
+
+
+def test_labels_in_an_order_are_looked_at():
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(1_000, 2))
+    for curve, level in ((0.0, "fits"), (0.6, "does not fit")):
+        latent = X @ [0.5, -0.5] + curve * X[:, 1] ** 2 + rng.logistic(size=1_000)
+        y = np.digitize(latent, [-0.5, 0.5, 1.5])
+        found = orn.laplace(orn.glm(X, y, "ordinal", classes=range(4))).critique()
+        assert found["trend"].level == level
+        assert (found.level == "fits") == (level == "fits")

@@ -475,6 +475,12 @@ HOPELESS = {
     "one column": ("weibull", [1.0, 2.0, 3.0], "2 columns, time and event"),
     "all censored": ("weibull", [[1.0, 0.0], [2.0, 0.0], [3.0, 0.0]], "censored"),
     "too many successes": ("binomial", [[3.0, 2.0], [1.0, 2.0], [0.0, 1.0]], "columns are"),
+    "constant positive numbers": ("gamma", [0.3, 0.3, 0.3], "the dispersion cannot be inferred$"),
+    "constant logarithms": ("log-normal", [0.3, 0.3, 0.3], "the noise scale cannot be inferred$"),
+    "constant proportions": ("beta", [0.3, 0.3, 0.3], "the precision cannot be inferred$"),
+    "constant times": ("weibull", [[1.0, 1.0]] * 3, "the shape cannot be inferred$"),
+    "constant, of quantiles": ("quantile", [2.0, 2.0, 2.0], r"Give Quantile\(scale=…\) a number"),
+    "one class": ("ordinal", [1.0, 1.0, 1.0], "one class only, 1.0; there"),
     "no order": ("ordinal", ["low", "high", "low"], "order of the labels"),
     "misspelt": ("negativ-binomial", [1.0, 2.0, 3.0], "did you mean 'negative-binomial'"),
 }

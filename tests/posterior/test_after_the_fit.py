@@ -115,6 +115,20 @@ def test_arviz_gets_the_groups_it_asks_for(tmp_path):
         post.to_arviz(["prior"])
 
 
+# ArviZ 0.23 calls matplotlib in a way that 3.11 has deprecated.
+@pytest.mark.filterwarnings("ignore:Passing a dict or None as alias_mapping")
+def test_arviz_draws_its_checks_from_these_groups():
+    import arviz
+
+    post = orn.laplace(orn.glm(X, COUNTS, "poisson"), draws=100, seed=0)
+    data = post.to_arviz(["posterior_predictive", "log_likelihood"])
+    if int(arviz.__version__.split(".")[0]) >= 1:
+        drawn = [arviz.plot_ppc_dist(data), arviz.plot_loo_pit(data)]
+    else:
+        drawn = [arviz.plot_ppc(data, num_pp_samples=10), arviz.plot_loo_pit(data, y="y")]
+    assert all(one is not None for one in drawn)
+
+
 @pytest.mark.parametrize("family", ["poisson", "bernoulli"])
 def test_average_effects_are_those_of_statsmodels(family):
     import statsmodels.api as sm
@@ -253,6 +267,12 @@ def test_a_notebook_shows_results_as_tables_and_a_repr_is_one_line():
         assert word in result._repr_html_()
         assert "<b>" not in result._repr_html_()
     assert "&lt;b&gt;" in post._repr_html_()
+    for judgement in (post.check(), post.critique()):
+        assert f": {judgement.level}<" in post._repr_html_()
+    # advice is for what was found wrong
+    raised = [finding for finding in post.check() if finding.level == "caution"]
+    assert post.check().level == "caution"
+    assert post.check()._repr_html_().count("→") == len(raised) < len(post.check().findings)
     own = orn.Model(lambda p, x: -0.5 * (x - p["<i>"]) ** 2, np.arange(9.0), init={"<i>": 0.0})
     assert repr(own) == "Model(9 rows, 1 parameters)"
     assert "&lt;i&gt;" in own._repr_html_()

@@ -122,6 +122,12 @@ def test_hints_for_counts_and_proportions_and_families_by_name():
     assert probit.likelihood.link == "probit"
     with pytest.raises(orn.InputError, match="holds labels"):
         model_of("colour ~ length", frame(), family="gaussian")
+    with pytest.raises(orn.InputError, match=r"write C\(colour, levels=\[…\]\) with the labels"):
+        model_of("colour ~ length", frame(), family="ordinal")
+    given = sorted(set(frame()["colour"]), reverse=True)
+    levels = ", ".join(f"'{label}'" for label in given)
+    named = model_of(f"C(colour, levels=[{levels}]) ~ length", frame(), family="ordinal")
+    assert list(named.classes) == given
     with pytest.raises(orn.InputError, match="unknown family"):
         model_of("price ~ length", frame(), family="gauss ian")
     with pytest.raises(orn.InputError, match="needs two labels; the target 'colour' has 3"):

@@ -34,9 +34,9 @@ MEANING = {
     "fits": "The data look as the model says they would.",
     "doubtful": "The model misses something. Read what is marked ??.",
     "does not fit": "The model does not describe these data. Read what is marked NO.",
-    SKIPPED: "Nothing could be looked at.",
+    SKIPPED: "The rows could not be looked at.",
 }
-WIDTH = 120
+WIDTH, ROWS = 120, "rows"
 LOOKS = (dispersion, zeros, calibration, tails, trend, link, spread, influence)
 
 
@@ -53,9 +53,13 @@ class Critique:
 
     @property
     def level(self) -> str:
-        """The worst level of any finding, or "skipped" where there is none."""
+        """The worst level of any finding; "skipped" where none was raised and the rows were not
+        looked at.
+        """
         levels = [finding.level for finding in self.findings if finding.level in LEVELS]
-        return max(levels, key=LEVELS.index, default=SKIPPED)
+        worst = max(levels, key=LEVELS.index, default=SKIPPED)
+        unseen = any(one.name == ROWS and one.level == SKIPPED for one in self.findings)
+        return SKIPPED if unseen and worst == LEVELS[0] else worst
 
     @property
     def fits(self) -> bool:
@@ -121,14 +125,9 @@ def critique(posterior: Posterior, model: Model | None = None, *, seed: int = 0)
 def _by_rows(posterior: Posterior, model: Model, seed: int) -> list[Finding | None]:
     """The findings that look at rows: those of regressions."""
     if not isinstance(model, GLM):
-        return [skipped("rows", "it needs a regression with one predictor (orn.glm, orn.regress)")]
+        return [skipped(ROWS, "it needs a regression with one predictor (orn.glm, orn.regress)")]
     evidence = Evidence.of(posterior, model, seed)
-    if evidence.censored:
-        looks: tuple[Callable[[Evidence], Finding | None], ...] = (influence,)
-        found: list[Finding | None] = [skipped("rows", "some times are censored")]
-    else:
-        looks, found = LOOKS, []
-    return found + [_looked(look.__name__, partial(look, evidence)) for look in looks]
+    return [_looked(look.__name__, partial(look, evidence)) for look in LOOKS]
 
 
 def _looked(name: str, look: Callable[[], Finding | None]) -> Finding | None:

@@ -24,6 +24,8 @@ def dispersion(evidence: Evidence) -> Finding | None:
     """The mean square of Pearson residuals; only for families that fix the variance by the mean."""
     family = evidence.family
     free = family == "gaussian" and evidence.model.likelihood.infer_scale
+    if evidence.censored is not None and np.any(evidence.censored):
+        return None  # how far those times would have gone is not known
     if free or not (evidence.discrete or family in WIDER) or family == "bernoulli":
         return None
     squares = evidence.residuals**2

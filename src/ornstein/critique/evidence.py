@@ -61,10 +61,11 @@ class Evidence:
         return np.asarray(block.toarray() if tables.is_sparse(block) else block, dtype=float)
 
     @cached_property
-    def censored(self) -> bool:
-        """Whether some times are no events."""
-        law = self.model.likelihood.law
-        return "event" in law.columns and not np.all(self.model.response[self.rows][:, 1] == 1)
+    def censored(self) -> Array | None:
+        """Which times are no events; None of families without."""
+        if "event" not in self.model.likelihood.law.columns:
+            return None
+        return np.asarray(self.model.response[self.rows][:, 1] == 0)
 
     @cached_property
     def predictor(self) -> Array:
@@ -91,13 +92,14 @@ class Evidence:
     @cached_property
     def transforms(self) -> Array:
         """Where y lies in its predictive law, uniform if the model fits; at a random place of the
-        jump where outcomes are discrete.
+        jump where outcomes are discrete, and of all that is left where a time is censored.
         """
         law = self._law(self._rows_at(self._draws))
-        above = np.mean(law.cdf(self.y), axis=0)
-        if not self.discrete:
-            return np.clip(above, EDGE, 1.0 - EDGE)
-        below = np.mean(law.cdf(self.y - 1.0), axis=0)
+        below = above = np.mean(law.cdf(self.y), axis=0)
+        if self.discrete:
+            below = np.mean(law.cdf(self.y - 1.0), axis=0)
+        if self.censored is not None:
+            above = np.where(self.censored, 1.0, above)
         share = np.random.default_rng(self.seed + 1).uniform(size=len(above))
         return np.clip(below + share * (above - below), EDGE, 1.0 - EDGE)
 
@@ -109,7 +111,8 @@ class Evidence:
     @cached_property
     def trending(self) -> Array:
         """The residuals that curves are sought in."""
-        return self.residuals if self.model.likelihood.law.labels else self.scores
+        law = self.model.likelihood.law
+        return self.residuals if law.labels and not law.ordered else self.scores
 
     @cached_property
     def slopes(self) -> tuple[Array, Array]:

@@ -29,5 +29,10 @@ def prior(posterior: Posterior, model: Model) -> Finding:
     number, name = float(moved[place]), printable(posterior.names[place])
     level = graded(number, PRIOR)
     sentence = f"the prior moves {name} by {number:.2f} sd, other parameters by less"
-    remedy = "" if level == "fits" else f"look at model.priors[{name!r}]; give a wider one"
+    if level == "fits":
+        return Finding(NAME, level, number, PRIOR, sentence)
+    most = int(np.argmax(np.abs(covariance[place] * slope))) if covariance.ndim == 2 else place
+    source = printable(posterior.names[most])
+    sentence = f"{sentence}; most of it is the prior of {source}"
+    remedy = f"look at the prior of {source} in model.priors; give a wider one"
     return Finding(NAME, level, number, PRIOR, sentence, remedy)

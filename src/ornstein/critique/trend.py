@@ -16,8 +16,8 @@ MOST_COLUMNS = 200
 
 def trend(evidence: Evidence) -> Finding:
     """The column along which the residuals curve most."""
-    if evidence.model.likelihood.law.classes or evidence.model.likelihood.law.ordered:
-        return skipped(TREND_NAME, "labels of more than two kinds have no single residual")
+    if evidence.model.likelihood.law.classes:
+        return skipped(TREND_NAME, "labels without an order have no single residual")
     names = evidence.model.feature_names
     if len(names) > MOST_COLUMNS:
         return skipped(TREND_NAME, f"{len(names)} columns are more than {MOST_COLUMNS}")
@@ -35,8 +35,8 @@ def trend(evidence: Evidence) -> Finding:
 def link(evidence: Evidence) -> Finding:
     """A curve along the linear predictor."""
     law = evidence.model.likelihood.law
-    if law.classes or law.ordered:
-        return skipped(LINK_NAME, "labels of more than two kinds have no single residual")
+    if law.classes:
+        return skipped(LINK_NAME, "labels without an order have no single residual")
     share, chance = explained(evidence.trending, evidence.predictor)
     level = graded(share, TREND, BAD_TREND, surely=chance < CHANCE)
     sentence = f"the prediction itself explains {100 * share:.1f} % of the residuals by a curve"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ornstein.checks import require_finite
+from ornstein.checks import brief, require_finite
 from ornstein.errors import InputError
 from ornstein.model import tables
 from ornstein.model.families.family import Family
@@ -70,7 +70,9 @@ def _ordered(
         raise InputError(f"y holds the label {strangers[0]!r}, which is not among classes")
     codes = np.array([places[label] for label in values.tolist()], dtype=np.int32)
     if codes.min() == codes.max():
-        raise InputError(f"y holds one class only, {values[0]!r}; there is nothing to separate")
+        raise InputError(
+            f"y holds one class only, {brief(values[0])}; there is nothing to separate"
+        )
     return codes, classes
 
 
@@ -104,7 +106,9 @@ def _labels(values: np.ndarray, family: str) -> tuple[np.ndarray, np.ndarray]:
             f"y holds labels of kinds that cannot be put in order: {', '.join(kinds)}"
         ) from None
     if classes.size < 2:
-        raise InputError(f"y holds one class only, {classes[0]!r}; there is nothing to separate")
+        raise InputError(
+            f"y holds one class only, {brief(classes[0])}; there is nothing to separate"
+        )
     if family == "bernoulli":
         if classes.size > 2:
             raise InputError(

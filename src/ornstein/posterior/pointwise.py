@@ -88,8 +88,9 @@ class Pointwise:
     def _own(self, draws: Array, rows: Array, centre: Array) -> Array:
         model = self.model
         data = jax.tree.map(lambda leaf: np.asarray(leaf[rows]), model.data)
+        of_rows = _rows_at(model)
         with double():
-            return np.stack([np.asarray(_rows_at(model)(draw, data)) for draw in draws])
+            return np.stack([np.asarray(of_rows(draw, data)) for draw in draws])
 
 
 def groups_of(

@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     from ornstein.verdict.verdict import Verdict
 
 
-MOST_ROWS = 60  # of a summary in a notebook
-
-
 @dataclass(frozen=True, eq=False)
 class Posterior(Questions):
     """Draws from (an approximation to) the posterior.
@@ -263,20 +260,13 @@ class Posterior(Questions):
         return f"Posterior({size:,} parameters, {chains} × {draws:,} draws{by})"
 
     def _repr_html_(self) -> str:
-        from ornstein import markup
+        """With trust in the draws there is always the answer on the model beside it."""
+        from ornstein.posterior.notebook import as_html
 
-        summary = self.summary()
-        rows = [[name, *row] for name, row in zip(summary.index, summary.to_numpy(), strict=True)]
-        corner = summary.columns.name or ""
-        more = len(rows) - MOST_ROWS
-        judged = (
-            ""
-            if self.verdict is None
-            else markup.heading(f"Verdict: {self.verdict.level}", self.verdict.level)
-        )
-        said = markup.sentence(f"and {more:,} more parameters") if more > 0 else ""
-        shown = markup.table([corner, *summary.columns], rows[:MOST_ROWS])
-        return markup.sentence(repr(self)) + judged + shown + said
+        levels = {}
+        if self.verdict is not None:
+            levels = {"Verdict": self.verdict.level, "Model": self.critique().level}
+        return as_html(repr(self), levels, self.summary())
 
     def check(
         self,
@@ -318,7 +308,14 @@ class Posterior(Questions):
         """
         from ornstein.critique.critique import critique
 
-        return critique(self, model, seed=seed)
+        own = (model is None or model is self.model) and seed == 0
+        return self._critique if own else critique(self, model, seed=seed)
+
+    @cached_property
+    def _critique(self) -> Critique:
+        from ornstein.critique.critique import critique
+
+        return critique(self)
 
     def reweight(self, draws: int = 1000, *, model: Model | None = None, seed: int = 0) -> Weighted:
         """Points of the draws' Gaussian, importance-weighted (PSIS) to stand for the posterior; one

@@ -12,7 +12,7 @@ from ornstein.errors import InputError
 from ornstein.model.families.family import Family
 from ornstein.model.families.recognised import recognised
 from ornstein.model.families.table import family_of
-from ornstein.regression.columns import Columns, Labels, coded, is_category, numbers
+from ornstein.regression.columns import Columns, Labels, coded, is_category, natural, numbers
 from ornstein.regression.expression import Evaluation
 from ornstein.regression.formula import Response
 from ornstein.types import Array
@@ -99,13 +99,20 @@ def _chosen(found: Any, name: str, series: Any) -> tuple[str, str]:
         count = len(found.levels)
         if count == 2:
             return "bernoulli", f"the target {name!r} has two different values"
-        if getattr(getattr(series, "dtype", None), "ordered", False):
+        if _is_ordered(series):
             return "ordinal", f"the target {name!r} has {count} labels in an order"
         return "categorical", f"the target {name!r} has {count} different labels"
     number = recognised(found)
     hint = f"; {number.hint}" if number.hint else ""
     kind = number.reason.removeprefix("it ")
     return number.family, f"the target {name!r} {kind}{hint}"
+
+
+def _is_ordered(series: pandas.Series | None) -> bool:
+    import pandas
+
+    dtype = None if series is None else series.dtype
+    return isinstance(dtype, pandas.CategoricalDtype) and bool(dtype.ordered)
 
 
 def _as_classes(
@@ -125,7 +132,22 @@ def _as_classes(
             f"the {law.name} family needs two labels; the target {name!r} has {len(found.levels)}:"
             " use the family categorical"
         )
+    if law.ordered:
+        _require_order(found, series, name)
     return Target(found.codes.astype(float), law, reason, found.levels)
+
+
+def _require_order(found: Labels, series: pandas.Series | None, name: str) -> None:
+    """Numbers and ordered columns of pandas have one, texts that which `levels=` gives."""
+    numeric = all(natural(level)[0] == 0 for level in found.levels)
+    if numeric or _is_ordered(series) or "levels=" in name.replace(" ", ""):
+        return
+    levels = ", ".join(repr(level) for level in found.levels[:3])
+    raise InputError(
+        f"the target {name!r} holds labels whose order is not known ({levels}): write"
+        f" C({name}, levels=[…]) with the labels from the lowest to the highest, or give an ordered"
+        " pandas column"
+    )
 
 
 def _require_variety(found: Any, name: str) -> None:

@@ -195,7 +195,7 @@ def fit(
             f"interrupted: {posterior.draws.shape[1]} of {draws} draws a chain were taken, and are"
             f" saved in {folder}{again}"
         )
-    if strict and not (results.verdict.trusted and results.critique.fits):
+    if strict and not (results.verdict.trusted and results.critique.level in ("fits", "skipped")):
         raise typer.Exit(1)
 
 

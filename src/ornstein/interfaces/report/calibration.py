@@ -1,7 +1,8 @@
 """Does what the posterior predicts happen as often as it says? On the rows the model holds.
 
 Numbers: where each observation falls in its own predictive law (the probability
-integral transform, made continuous for counts by a random share of the jump) should be uniform; and
+integral transform, made continuous for counts by a random share of the jump, and for censored times
+of what is left) should be uniform; and
 how many observations the central intervals hold. Classes: among rows given the probability p, a
 share p should be of that class.
 """
@@ -48,11 +49,9 @@ class Calibration:
     rows: int
 
 
-def calibrate(posterior: Posterior, model: GLM, seed: int = 0) -> Calibration | None:
-    """On the rows that a critique looks at; None where some times are censored."""
+def calibrate(posterior: Posterior, model: GLM, seed: int = 0) -> Calibration:
+    """On the rows that a critique looks at."""
     evidence = Evidence.of(posterior, model, seed)
-    if evidence.censored:
-        return None
     if model.likelihood.law.labels:
         return _classes(evidence.probabilities, evidence.y.astype(int))
     return _numbers(evidence.transforms)

@@ -46,7 +46,7 @@ FITS = {
     "fits": "The data look as the model says they would.",
     "doubtful": "The model misses something: read the findings with a remedy.",
     "does not fit": "The model does not describe these data: read the findings with a remedy.",
-    "skipped": "Nothing could be looked at.",
+    "skipped": "The rows could not be looked at.",
 }
 ORDER = ("not trusted", "caution", "trusted", "note", "skipped")
 VERSIONS = ("ornstein", "jax", "numpy", "scipy", "python")
@@ -142,7 +142,8 @@ def _context(
 
 
 def _is_shown(name: str, value: object) -> bool:
-    return name not in NOT_SHOWN and isinstance(value, str | int | float | bool | np.number)
+    plain = isinstance(value, str | int | float | bool | np.number)
+    return name not in NOT_SHOWN and plain and value != ""
 
 
 def _title(spec: Spec | None) -> str:

@@ -161,10 +161,9 @@ def _calibration(posterior: Posterior, model: Model | None) -> Section | None:
     """For regressions whose rows are at hand."""
     from ornstein.model.regression import GLM
 
-    found = calibrate(posterior, model) if isinstance(model, GLM) else None
-    if found is None:
+    if not isinstance(model, GLM):
         return None
-    assert model is not None
+    found = calibrate(posterior, model)
     size = (4.2, 3.6)
     caption = (
         "On the dotted line, what is promised is what happens. Band: 95 % interval of the observed"

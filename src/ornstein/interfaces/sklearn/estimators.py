@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ornstein.checks import brief
 from ornstein.errors import InputError, OrnsteinError
 from ornstein.regression.regress import labelled
 from ornstein.types import Array
@@ -323,7 +324,7 @@ class BayesianClassifier(Portable, ClassifierMixin, BaseEstimator):
         self.classes_ = np.unique(target[kept])
         if len(self.classes_) < 2:
             raise InputError(
-                f"y holds one class only, {self.classes_[0]!r}; there is nothing to separate"
+                f"y holds one class only, {brief(self.classes_[0])}; there is nothing to separate"
             )
         codes = np.searchsorted(self.classes_, np.asarray(target)[kept]).astype(float)
         weights = None if weights is None else weights[kept]

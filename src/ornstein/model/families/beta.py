@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ornstein.errors import InputError
-from ornstein.model.families.family import Auxiliary, Family, Law, Shared
+from ornstein.model.families.family import Auxiliary, Family, Law, Shared, require_spread
 from ornstein.model.priors import Gamma, Prior
 from ornstein.types import Array, PyTree, Traced
 
@@ -44,6 +44,7 @@ class Beta(Family):
         return y
 
     def start(self, y: Array) -> dict[str, float]:
+        require_spread(y, "precision")
         mean, variance = float(np.mean(y)), float(np.var(y))
         precision = mean * (1.0 - mean) / max(variance, 1e-12) - 1.0
         return {"log_precision": float(np.log(np.clip(precision, 0.1, 1e6)))}

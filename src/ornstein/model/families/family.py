@@ -181,3 +181,9 @@ class Family:
     def without(self, y: Array, offset: Array) -> Array:
         """The response with what the offset explains taken off, where that has its unit."""
         return y - offset if self.follows_response else y
+
+
+def require_spread(y: Array, what: str, advice: str = "") -> None:
+    """A sentence where y is constant, so that nothing says how widely it is spread."""
+    if np.ptp(y) == 0.0:
+        raise InputError(f"y is constant: the {what} cannot be inferred. {advice}".rstrip(". "))

@@ -9,8 +9,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 import numpy as np
 
-from ornstein.errors import InputError
-from ornstein.model.families.family import Auxiliary, Family, Law, Shared
+from ornstein.model.families.family import Auxiliary, Family, Law, Shared, require_spread
 from ornstein.model.priors import InverseGamma, Prior
 from ornstein.types import Array, PyTree, Traced
 
@@ -19,14 +18,10 @@ SMALLEST_NOISE = 0.05
 SCALE = Auxiliary("log_scale", "scale")
 
 
-def log_spread(y: Array) -> float:
+def log_spread(y: Array, advice: str = "") -> float:
     """Where the search for log σ starts: at y's standard deviation."""
-    spread = float(np.std(y))
-    if spread == 0.0:
-        raise InputError(
-            "y is constant: the noise scale cannot be inferred. Give noise_scale a number"
-        )
-    return float(np.log(spread))
+    require_spread(y, "noise scale", advice)
+    return float(np.log(np.std(y)))
 
 
 def scale_prior(unit: float) -> Prior:
@@ -61,7 +56,8 @@ class Gaussian(Family):
         return (SCALE,) if self.infer_scale else ()
 
     def start(self, y: Array) -> dict[str, float]:
-        return {"log_scale": log_spread(y)} if self.infer_scale else {}
+        advice = "Give noise_scale a number"
+        return {"log_scale": log_spread(y, advice)} if self.infer_scale else {}
 
     def default_priors(self, unit: float, middle: Array) -> dict[str, Prior]:
         return {"scale": scale_prior(unit)} if self.infer_scale else {}

@@ -12,7 +12,7 @@ import numpy as np
 
 from ornstein.errors import InputError
 from ornstein.model.families.counts import DISPERSION, STIRLING, rest_of_stirling
-from ornstein.model.families.family import Auxiliary, Family, Law, Shared
+from ornstein.model.families.family import Auxiliary, Family, Law, Shared, require_spread
 from ornstein.model.families.gaussian import SCALE, log_spread, scale_prior
 from ornstein.model.families.links import LINKS
 from ornstein.model.priors import Gamma as GammaPrior
@@ -51,6 +51,7 @@ class Gamma(Family):
         return checked_positive(y, self.name)
 
     def start(self, y: Array) -> dict[str, float]:
+        require_spread(y, "dispersion")
         spread = float(np.var(y) / np.mean(y) ** 2)
         return {"log_dispersion": float(np.log(np.clip(spread, 1e-6, 10.0)))}
 

@@ -50,7 +50,9 @@ class Quantile(Family):
         return () if self.scale is not None else (SCALE,)
 
     def start(self, y: Array) -> dict[str, float]:
-        return {} if self.scale is not None else {"log_scale": log_spread(y) - np.log(4.0)}
+        if self.scale is not None:
+            return {}
+        return {"log_scale": log_spread(y, "Give Quantile(scale=…) a number") - np.log(4.0)}
 
     def default_priors(self, unit: float, middle: Array) -> dict[str, Prior]:
         return {} if self.scale is not None else {"scale": scale_prior(unit)}

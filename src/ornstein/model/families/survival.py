@@ -12,7 +12,7 @@ import numpy as np
 import scipy.special
 
 from ornstein.errors import InputError
-from ornstein.model.families.family import Auxiliary, Family, Law, Shared
+from ornstein.model.families.family import Auxiliary, Family, Law, Shared, require_spread
 from ornstein.model.priors import Gamma, Prior
 from ornstein.types import Array, PyTree, Traced
 
@@ -94,6 +94,8 @@ class Weibull(Family):
         return checked_times(y, self.name)
 
     def start(self, y: Array) -> dict[str, float]:
+        if np.all(y[:, 1] == 1):
+            require_spread(y[:, 0], "shape")
         return {"log_shape": 0.0}
 
     def default_priors(self, unit: float, middle: Array) -> dict[str, Prior]:
