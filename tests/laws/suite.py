@@ -309,7 +309,7 @@ MORE = (
     ),
     *_rare("N > 50,000", _rare_rows("bernoulli", 200_000, [(40, 20_000, 10, {})])),
     *_linear("D > 200", [("linear, many rows", dict(kind="white", rows=4000, size=220, seed=3))]),
-    # Modes so far apart, of so many parameters, that all draws are as far apart.
+    # Modes so far apart, in enough dimensions, that all draws are as far apart.
     *_parts(
         "second mode",
         [

@@ -36,7 +36,7 @@ def _laws_of_one(log_densities, reach, seed):
 
 
 def _tossed(sizes, events):
-    """Rows of one-hot columns for groups of these sizes, so many events in each."""
+    """Rows of one-hot columns for groups of these sizes, with given numbers of events in each."""
     x = np.repeat(np.eye(len(sizes)), sizes, axis=0)
     y = np.concatenate(
         [

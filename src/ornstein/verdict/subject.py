@@ -178,7 +178,7 @@ class Subject:
 
     @property
     def cheap_passes(self) -> int:
-        """How many passes over the data take about a second, where so many are allowed."""
+        """How many passes over the data take about a second, where that is allowed."""
         assert self.model is not None
         return int(min(self._in_a_second(self.model.work), self.allowed / 2.0))
 
