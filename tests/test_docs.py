@@ -10,6 +10,7 @@ from pathlib import Path
 
 import mkdocs_hooks
 import pytest
+from matplotlib.figure import Figure
 
 import ornstein
 from ornstein.samplers import PUBLIC
@@ -58,16 +59,19 @@ def shown(source: str, name: str, namespace: dict[str, object]) -> object:
 def test_notebooks_run_on_a_sample(notebook):
     """Cell by cell, and what a notebook would show has a picture or a table of its own."""
     namespace: dict[str, object] = {"__name__": "notebook"}
-    tables = 0
+    pictures_and_tables = 0
     for number, (tags, source) in enumerate(cells(notebook)):
         value = shown(source, f"{notebook.name} cell {number}", namespace)
         if "parameters" in tags:
             namespace["rows"] = 2_000
-        if hasattr(value, "_repr_html_"):
+        if isinstance(value, Figure):
+            assert all(axes.has_data() for axes in value.axes)
+            pictures_and_tables += 1
+        elif hasattr(value, "_repr_html_"):
             text = value._repr_html_()
             assert "<" in text and len(text) > 40
-            tables += 1
-    assert tables >= 5
+            pictures_and_tables += 1
+    assert pictures_and_tables >= 5
 
 
 def test_notebooks_are_stored_without_outputs():
