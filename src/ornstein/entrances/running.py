@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ornstein.curvature.curvature import Curvature
 from ornstein.dynamics.dynamics import Dynamics, Sampler
+from ornstein.entrances.models import regress
 from ornstein.errors import InputError
 from ornstein.hyper import resume as climbs
 from ornstein.hyper.saved import KIND
@@ -28,9 +29,6 @@ from ornstein.ways.saved import Limits
 
 if TYPE_CHECKING:
     from distributed import Client
-
-
-from ornstein.entrances.models import regress
 
 
 def fit(

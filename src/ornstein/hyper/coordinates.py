@@ -105,7 +105,7 @@ class Coordinates:
                 if name in real
                 else _positive_entries(name, standing[name])
             )
-            places, found = _grouped(name, labels, free)
+            places, found = _grouped(labels, free)
             coordinate[name] = np.where(free, places + len(start), -1).astype(np.int32)
             first = [
                 _common(name, label, standing[name][free & (places == k)])
@@ -198,7 +198,7 @@ def _spread_out(model: Model, name: str, shape: tuple[int, ...]) -> Array:
     return model.with_hyperparameters(**{name: spread}).hyperparameters[name]
 
 
-def _grouped(name: str, labels: ArrayLike | None, free: Array) -> tuple[Array, Sequence[object]]:
+def _grouped(labels: ArrayLike | None, free: Array) -> tuple[Array, Sequence[object]]:
     """A number per entry and the label of every number; without labels each entry is its own
     group.
     """
