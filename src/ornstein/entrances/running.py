@@ -250,6 +250,9 @@ def resume(
     """
     path, meta, arrays = newest(Path(folder))
     if meta.get("kind") == KIND:
+        _require_none(
+            "these are checkpoints of orn.em", {"sampler": sampler, "curvature": curvature}
+        )
         return climbs.resumed(
             path,
             every,
@@ -261,6 +264,10 @@ def resume(
             max_blocks=max_blocks,
             progress=progress,
         )
+    _require_none(
+        "these are checkpoints of orn.sample", {"validation": validation, "max_blocks": max_blocks}
+    )
     if meta.get("kind") == WAYS:
+        _require_none("the library chose the way of this run", {"sampler": sampler})
         return resumed(path, every, meta, arrays, model, curvature, draws, progress)
     return resumed_here(path, every, meta, arrays, model, sampler, curvature, draws, progress)
