@@ -77,21 +77,7 @@ class Coordinates:
         """The coordinates of the `wanted` names, a mapping giving the groups of a name's entries;
         `real` ones need not be positive.
         """
-        wanted = (wanted,) if isinstance(wanted, str) else wanted
-        asked = dict(wanted) if isinstance(wanted, Mapping) else dict.fromkeys(wanted)
-        if not asked:
-            raise InputError("hyperparameters is empty: name at least one")
-        unknown = (set(asked) | set(real)) - set(model.hyperparameters)
-        if unknown:
-            raise InputError(
-                f"unknown hyperparameters {sorted(unknown)}; the model has"
-                f" {sorted(model.hyperparameters)}"
-            )
-        if set(real) - set(asked):
-            raise InputError(
-                f"real names {sorted(set(real) - set(asked))}, which are not among the"
-                " hyperparameters to move"
-            )
+        asked = _asked(model, wanted, real)
         standing = dict(model.hyperparameters)
         coordinate: dict[str, Array] = {}
         groups: dict[str, tuple[object, ...]] = {}
@@ -166,6 +152,28 @@ class Coordinates:
     def natural(self, phi: Array) -> Array:
         """φ on the scale of the hyperparameters themselves; the last axis runs over coordinates."""
         return np.where(self.positive, np.exp(np.where(self.positive, phi, 0.0)), phi)
+
+
+def _asked(
+    model: Model, wanted: Sequence[str] | Mapping[str, ArrayLike | None], real: Sequence[str]
+) -> dict[str, ArrayLike | None]:
+    """The groups of each name's entries; None where each is its own."""
+    wanted = (wanted,) if isinstance(wanted, str) else wanted
+    asked = dict(wanted) if isinstance(wanted, Mapping) else dict.fromkeys(wanted)
+    if not asked:
+        raise InputError("hyperparameters is empty: name at least one")
+    unknown = (set(asked) | set(real)) - set(model.hyperparameters)
+    if unknown:
+        raise InputError(
+            f"unknown hyperparameters {sorted(unknown)}; the model has"
+            f" {sorted(model.hyperparameters)}"
+        )
+    if set(real) - set(asked):
+        raise InputError(
+            f"real names {sorted(set(real) - set(asked))}, which are not among the"
+            " hyperparameters to move"
+        )
+    return asked
 
 
 def _positive_entries(name: str, values: Array) -> Array:
