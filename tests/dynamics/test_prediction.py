@@ -84,3 +84,14 @@ def test_small_steps_have_the_law_of_continuous_time():
         return relative(*laws)
 
     assert difference(0.001) == pytest.approx(0.1 * difference(0.01), rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [{"preconditioner": np.ones(2)}, {"injected": np.eye(2)}, {"output_map": np.ones((SIZE, 2))}],
+    ids=lambda arrays: next(iter(arrays)),
+)
+def test_arrays_of_another_length_are_refused(arrays):
+    dynamics = orn.Dynamics(**{"preconditioner": 0.1, "batch_size": BATCH, **arrays})
+    with pytest.raises(orn.InputError, match=f"{next(iter(arrays))} has shape .* 3 parameters"):
+        dynamics.predict(CURVATURE)
