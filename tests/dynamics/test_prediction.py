@@ -95,3 +95,12 @@ def test_arrays_of_another_length_are_refused(arrays):
     dynamics = orn.Dynamics(**{"preconditioner": 0.1, "batch_size": BATCH, **arrays})
     with pytest.raises(orn.InputError, match=f"{next(iter(arrays))} has shape .* 3 parameters"):
         dynamics.predict(CURVATURE)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("damping", "0.5"), ("damping", 0.0), ("window", 2.5), ("window", 0), ("gap", "1")],
+)
+def test_what_is_no_number_of_steps_or_damping_is_refused(name, value):
+    with pytest.raises(orn.InputError, match=f"^{name} must .*; got"):
+        orn.Dynamics(0.1, BATCH, **{name: value})

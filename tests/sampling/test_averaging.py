@@ -152,8 +152,11 @@ def test_a_run_that_is_too_short_for_its_batches_warns():
     [
         {"batches": 2},
         {"batches": 2.5},
+        {"batches": "many"},
+        {"batches": None},
         {"steps": 10},
         {"steps": "long"},
+        {"steps": np.nan},
         {"batch_size": "big"},
         {"batch_size": 0},
     ],
@@ -165,6 +168,7 @@ def test_bad_settings_are_refused(options):
         orn.average(model, curvature=curvature, progress=False, **options)
 
 
-def test_a_probability_outside_zero_and_one_is_refused(many):
+@pytest.mark.parametrize("probability", [1.0, 0, np.nan, "0.9"])
+def test_a_probability_outside_zero_and_one_is_refused(many, probability):
     with pytest.raises(orn.InputError, match="probability"):
-        many[2][0].intervals(1.0)
+        many[2][0].intervals(probability)
