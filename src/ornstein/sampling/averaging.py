@@ -11,7 +11,6 @@ import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike
 
-from ornstein.checks import brief, is_number, is_whole
 from ornstein.curvature.curvature import Curvature
 from ornstein.curvature.measure import measure
 from ornstein.errors import InputError
@@ -67,8 +66,8 @@ class Average:
         """
         import pandas
 
-        if not is_number(probability) or not 0.0 < probability < 1.0:
-            raise InputError(f"probability must lie between 0 and 1; got {brief(probability)}")
+        if not 0.0 < probability < 1.0:
+            raise InputError(f"probability must lie between 0 and 1; got {probability}")
         error = np.sqrt(_diagonal(self.covariance))
         reach = (
             scipy.special.stdtrit(self.batches.draws.shape[1] - 1, (1.0 + probability) / 2.0)
@@ -127,7 +126,15 @@ def average(
     >>> list(found.intervals().index), found.running.shape
     (['x0', 'x1'], (20, 2))
     """
-    _require_lengths(steps, batches)
+    if isinstance(batches, bool) or int(batches) != batches or batches < 5:
+        raise InputError(f"batches must be a whole number, 5 or more; got {batches!r}")
+    if steps != "auto" and (
+        isinstance(steps, bool | str) or int(steps) != steps or steps < 2 * batches
+    ):
+        raise InputError(
+            f"steps must be 'auto' or a whole number, at least two for each of {batches} batches;"
+            f" got {steps!r}"
+        )
     curvature = measure(model, scheme=scheme) if curvature is None else curvature
     if isinstance(batch_size, str):
         if batch_size != "auto":
@@ -168,18 +175,6 @@ def average(
         dynamics.batch_size,
         run,
     )
-
-
-def _require_lengths(steps: int | str, batches: int) -> None:
-    if not is_whole(batches) or batches < 5:
-        raise InputError(f"batches must be a whole number, 5 or more; got {brief(batches)}")
-    if isinstance(steps, str) and steps == "auto":
-        return
-    if not is_whole(steps) or int(steps) < 2 * batches:
-        raise InputError(
-            f"steps must be 'auto' or a whole number, at least two for each of {batches} batches;"
-            f" got {brief(steps)}"
-        )
 
 
 def _predicted(run: Posterior, total: int) -> Array:
