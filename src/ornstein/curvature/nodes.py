@@ -117,24 +117,6 @@ def _require_components(model: MixedModel) -> None:
             model.require_components(without)
 
 
-def group_modes(model: MixedModel, theta: Array) -> tuple[Array, Array]:
-    """ẑ of every group and the Cholesky factor of the curvature there, (N, q) and (N, q, q)."""
-    assert isinstance(model.marginal, QuadratureMarginal)
-    modes, factors = [], []
-    with double():
-        params = jax.tree.map(jnp.asarray, model.layout.unflatten(theta))
-        for chunk, mask in padded_chunks(model, 2**20 // model.dim):
-            mode, factor = _effects(model.marginal, params, chunk)
-            modes.append(np.asarray(mode)[mask > 0])
-            factors.append(np.asarray(factor)[mask > 0])
-    return np.concatenate(modes), np.concatenate(factors)
-
-
-@compiled
-def _effects(marginal: QuadratureMarginal, params: PyTree, groups: PyTree) -> tuple[Traced, Traced]:
-    return jax.vmap(lambda group: marginal.effects(params, group))(groups)
-
-
 def _error(model: MixedModel, mode: Array, sd: Array) -> float:
     """The largest of the errors at all places, in nats over all groups."""
     assert isinstance(model.marginal, QuadratureMarginal)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ornstein.curvature.curvature import Curvature
 from ornstein.dynamics.dynamics import Dynamics, Sampler
+from ornstein.entrances.models import regress
 from ornstein.errors import InputError
 from ornstein.hyper import resume as climbs
 from ornstein.hyper.saved import KIND
@@ -28,9 +29,6 @@ from ornstein.ways.saved import Limits
 
 if TYPE_CHECKING:
     from distributed import Client
-
-
-from ornstein.entrances.models import regress
 
 
 def fit(
@@ -252,6 +250,9 @@ def resume(
     """
     path, meta, arrays = newest(Path(folder))
     if meta.get("kind") == KIND:
+        _require_none(
+            "these are checkpoints of orn.em", {"sampler": sampler, "curvature": curvature}
+        )
         return climbs.resumed(
             path,
             every,
@@ -263,6 +264,10 @@ def resume(
             max_blocks=max_blocks,
             progress=progress,
         )
+    _require_none(
+        "these are checkpoints of orn.sample", {"validation": validation, "max_blocks": max_blocks}
+    )
     if meta.get("kind") == WAYS:
+        _require_none("the library chose the way of this run", {"sampler": sampler})
         return resumed(path, every, meta, arrays, model, curvature, draws, progress)
     return resumed_here(path, every, meta, arrays, model, sampler, curvature, draws, progress)

@@ -13,6 +13,7 @@ from ornstein.errors import InputError
 from ornstein.model import tables
 from ornstein.model.regression import GLM
 from ornstein.regression.columns import coded, is_category, numbers
+from ornstein.regression.mixed import table_of
 from ornstein.regression.table import as_frame
 from ornstein.types import Array, PyTree
 
@@ -41,7 +42,7 @@ class Rows:
     def of(cls, data: object, model: Model | None, predict: object, what: str) -> Rows:
         """Rows that were given, or those that the model was made from."""
         labels: dict[str, tuple[str, ...]] = {}
-        spec = getattr(predict, "spec", None)
+        spec = table_of(predict)
         for factor in () if spec is None else spec.design.factors:
             if factor.levels is not None:
                 labels.setdefault(factor.expression.column_names[0], factor.levels)

@@ -235,8 +235,9 @@ class Posterior(Questions):
     def _with_priors(self, table: pandas.DataFrame) -> pandas.DataFrame:
         from ornstein.model.regression import GLM
         from ornstein.posterior.prior_words import outweighed, priors_of, sentence, shares_of_priors
+        from ornstein.regression.mixed import table_of
 
-        spec = getattr(self.predict_function, "spec", None)
+        spec = table_of(self.predict_function)
         known = spec.priors if spec is not None else {}
         if isinstance(self.model, GLM):
             known = self.model.priors

@@ -28,7 +28,6 @@ FUNCTIONS = (
     *("C", "bs", "cr", "cc", "poly", "scale", "center"),
     *("log", "log1p", "exp", "sqrt", "I", "offset"),
 )
-LEARNING = ("bs", "cr", "cc", "poly", "scale", "center")
 SPLINES = ("bs", "cr", "cc")
 PLAIN: dict[str, Callable[[Array], Array]] = {
     "log": np.log,

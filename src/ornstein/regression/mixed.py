@@ -124,9 +124,14 @@ def from_formula(request: Request, data: Any) -> Regression | MixedModel:
 
 def spec_of(model: Regression | MixedModel) -> Spec:
     """What a model that a formula made knows of its table."""
-    predict = model.predict
-    assert isinstance(predict, TablePredict | MixedTablePredict)
-    return predict.spec
+    spec = table_of(model.predict)
+    assert spec is not None
+    return spec
+
+
+def table_of(predict: object) -> Spec | None:
+    """What a prediction knows of its table; None where there was none."""
+    return predict.spec if isinstance(predict, TablePredict | MixedTablePredict) else None
 
 
 def _mixed(

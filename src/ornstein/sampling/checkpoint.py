@@ -55,6 +55,14 @@ def seconds(every: str | float) -> float:
     return float(match[1]) * unit
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder for the files of a run, unless it is there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"cannot make the folder {folder}: {error.strerror or error}") from error
+
+
 @dataclass
 class Checkpoint:
     """The files of one run; the engine asks whether one is due and lets it be taken while the
@@ -80,12 +88,7 @@ class Checkpoint:
         noticed before the work.
         """
         interval = seconds(every)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise FileError(
-                f"cannot make the folder {folder}: {error.strerror or error}"
-            ) from error
+        make_folder(folder)
         if files_in(folder):
             raise FileError(
                 f"{folder} holds a checkpoint already: go on with orn.resume, or choose another"

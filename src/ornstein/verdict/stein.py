@@ -73,7 +73,7 @@ def kernel_stein_discrepancy(
     kernel = _stein_kernel(draws, scores, covariance)
     np.fill_diagonal(kernel, 0.0)
     squared = float(kernel.sum() / (count * (count - 1)))
-    signs = np.random.default_rng(sequence(seed, Purpose.VERDICT, 2)).choice(
+    signs = np.random.default_rng(sequence(seed, Purpose.VERDICT, 8)).choice(
         [-1.0, 1.0], (BOOTSTRAPS, count)
     )
     null = np.einsum("bi,bi->b", signs @ kernel, signs) / (count * (count - 1))
@@ -108,7 +108,7 @@ def stein_discrepancy(subject: Subject, batch_size: int | None = None) -> Findin
 def minibatch_scores(model: Model, points: Array, batch_size: int, seed: int = 0) -> Array:
     """An unbiased estimate of ∇log p at each point (M, D), from a minibatch of its own."""
     batch_size = checked_batch_size(batch_size, model.n_data, "replacement")
-    generator = np.random.default_rng(sequence(seed, Purpose.VERDICT, 3))
+    generator = np.random.default_rng(sequence(seed, Purpose.VERDICT, 9))
     indices = generator.integers(
         0, model.n_data, (len(points), batch_size), dtype=index_dtype(model.n_data)
     )

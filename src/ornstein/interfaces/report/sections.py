@@ -16,6 +16,7 @@ from ornstein.interfaces.report.calibration import calibrate
 from ornstein.interfaces.report.theme import Draw, as_png, as_svg
 from ornstein.model.families.likelihood import Predict
 from ornstein.posterior.statistics import split_r_hat
+from ornstein.regression.mixed import table_of
 from ornstein.types import PyTree
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ def _effects(posterior: Posterior, model: Model | None) -> Section | None:
     predict = posterior.predict_function
     if not isinstance(model, GLM) or not isinstance(predict, Predict):
         return None
-    spec = getattr(predict, "spec", None)
+    spec = table_of(predict)
     columns = model.feature_names if spec is None else spec.column_names
     if len(columns) > MOST_COLUMNS:
         return None

@@ -63,15 +63,6 @@ class QuadratureMarginal:
         """The same with another rule."""
         return replace(self, points=points)
 
-    def effects(self, params: PyTree, group: PyTree) -> tuple[Traced, Traced]:
-        """ẑ and the Cholesky factor of −∇²h there, as arrays."""
-        joint = Joint.of(self, params, group)
-        mode = joint.mode()
-        factor = cholesky(joint.slopes(mode)[1])
-        zero = jnp.zeros_like(mode[0])
-        rows = [jnp.stack([*row, *[zero] * (len(mode) - len(row))]) for row in factor]
-        return jnp.stack(mode), jnp.stack(rows)
-
 
 @partial(
     jax.tree_util.register_dataclass,
