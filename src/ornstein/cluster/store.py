@@ -52,7 +52,8 @@ class Store:
             ) from error
         if files_in(folder):
             raise FileError(
-                f"{folder} holds a checkpoint of a run without a cluster: go on with orn.resume, or"
+                f"{folder} holds a checkpoint of a run without a cluster: continue with"
+                " orn.resume, or"
                 " choose another folder"
             )
         store = cls(folder, fingerprint)
