@@ -43,6 +43,22 @@ def test_code_blocks_run(page, capsys):
         # not with the __future__ imports of this file
         code = compile(block, f"{page.name} block {number}", "exec", dont_inherit=True)
         exec(code, namespace)
+    printed = {without_numbers(line) for line in capsys.readouterr().out.splitlines()}
+    unseen = [line for line in quoted(page) if not any(seen.startswith(line) for seen in printed)]
+    assert page.name != "README.md" or not unseen
+
+
+def quoted(page: Path) -> list[str]:
+    """What a page says that its first program prints, up to where it is cut short."""
+    text = page.read_text(encoding="utf-8")
+    quotations = re.findall(r"^```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    lines = "".join(quotations).splitlines()
+    return [without_numbers(line.partition("...")[0]) for line in lines if line.strip() != "..."]
+
+
+def without_numbers(line: str) -> str:
+    """The words of a line: digits depend on the machine, and so do the spaces around them."""
+    return re.sub(r"[\s\d.,–-]+", " ", line).strip()
 
 
 def cells(notebook: Path) -> list[tuple[list[str], str]]:
