@@ -73,6 +73,8 @@ def test_one_version_everywhere():
         r"^## \[(\d.*?)\]", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE
     )
     assert cited == [version] and released[0] == version
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert set(re.findall(r"ornstein-(\d[\d.]*\d)", readme)) == {version}
 
 
 @pytest.mark.nightly

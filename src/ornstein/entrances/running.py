@@ -133,7 +133,7 @@ def sample(
         progress: show a progress bar on a terminal.
         client: a dask.distributed.Client: chains run on its workers, and a model on Dask
             collections shard by shard (see `ornstein.cluster`). With `checkpoint`, finished parts
-            are kept, and the same call goes on after a lost scheduler.
+            are kept, and the same call continues after a lost scheduler.
         first_chain: the number of the first chain; chain k has the same random streams in every run
             with this seed.
         checkpoint: a folder to write the whole state into, `every` so often ("30s", "5m", "1h" or
