@@ -238,7 +238,7 @@ def test_refusals(no_chains, change, words):
 
 def test_a_label_that_only_held_out_rows_have_is_refused(no_chains):
     features, y = labelled(60, 0)
-    with pytest.raises(orn.InputError, match=r"the label \d+, which the training rows lack"):
+    with pytest.raises(orn.InputError, match=r"the label \d+, which is not in the training rows"):
         orn.last_layer(features, y, (features, y + 7), prior_precision=1.0, **QUICK)
 
 

@@ -169,7 +169,7 @@ def odd(torch, kind):
         ("a dict", "fc", "returns a dict; wrap it"),
         ("doubled", "fc", "is not the last"),
         ("doubled", "auto", "is not the last"),
-        ("doubled", "conv", "'conv' is a Conv1d; a linear layer is needed, one of fc"),
+        ("doubled", "conv", "'conv' is a Conv1d; a linear layer is needed: fc"),
         ("doubled", "head", "no linear layer 'head'; there are fc"),
     ],
 )

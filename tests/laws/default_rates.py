@@ -1,4 +1,4 @@
-"""How often does `orn.sample(model)`, with nothing else said, end trusted, and is it right?
+"""How often does `orn.sample(model)`, with nothing else specified, end trusted, and is it right?
 
     python tests/laws/default_rates.py --half reporting --out rates.jsonl
 

@@ -255,7 +255,7 @@ def test_what_is_no_table_is_refused():
             model_of("y ~ x", data)
     with pytest.raises(orn.InputError, match="no left side"):
         model_of("x", {"x": [1.0, 2.0]})
-    with pytest.raises(orn.InputError, match="two columns of the name 'a'"):
+    with pytest.raises(orn.InputError, match="two columns named 'a'"):
         model_of("a ~ a", pd.DataFrame([[1, 2]], columns=["a", "a"]))
 
 

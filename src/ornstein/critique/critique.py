@@ -34,7 +34,7 @@ MEANING = {
     "fits": "The data look as the model says they would.",
     "doubtful": "The model misses something. Read what is marked ??.",
     "does not fit": "The model does not describe these data. Read what is marked NO.",
-    SKIPPED: "The rows could not be looked at.",
+    SKIPPED: "The rows could not be checked.",
 }
 WIDTH, ROWS = 120, "rows"
 LOOKS = (dispersion, zeros, calibration, tails, trend, link, spread, influence)
@@ -136,4 +136,4 @@ def _looked(name: str, look: Callable[[], Finding | None]) -> Finding | None:
         return look()
     except Exception as error:
         said = (str(error).strip() or "no message").splitlines()[0]
-        return skipped(name, f"could not be looked at: {type(error).__name__}: {said}")
+        return skipped(name, f"could not be checked: {type(error).__name__}: {said}")

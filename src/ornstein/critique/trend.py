@@ -29,7 +29,18 @@ def trend(evidence: Evidence) -> Finding:
     sentence = f"{name} explains {100 * found[place][0]:.1f} % of the residuals by a curve"
     if level == "fits":
         return Finding(TREND_NAME, level, found[place][0], TREND, f"at most: {sentence}")
-    return Finding(TREND_NAME, level, found[place][0], TREND, sentence, f"bs({name}, df=5)")
+    return Finding(TREND_NAME, level, found[place][0], TREND, sentence, _remedy(name))
+
+
+def _remedy(name: str) -> str:
+    """What bends more along a column; what is made from one already does not go into `bs`.
+
+    >>> _remedy("age"), _remedy("bs(age, df=4)[1]")
+    ('bs(age, df=5)', 'a spline of that column, or one with a larger df')
+    """
+    return (
+        "a spline of that column, or one with a larger df" if "(" in name else f"bs({name}, df=5)"
+    )
 
 
 def link(evidence: Evidence) -> Finding:

@@ -206,8 +206,9 @@ class Curvature:
         if diagonal[worst] <= 0:
             raise CurvatureError(
                 f"the Hessian at the mode is not positive definite: {diagonal[worst]:.3g} in the"
-                f" direction +1.00 {printable(self.names[worst])}. Neither the data nor the prior"
-                " say where that parameter is: give it a proper prior, drop it, start the search"
+                f" direction +1.00 {printable(self.names[worst])}. Neither the data nor"
+                " the prior determine that parameter: give it a proper prior, drop it, start"
+                " the search"
                 " elsewhere (init), or, for a network, use measure(model, hessian='fisher')"
             )
         if self.diagonal:

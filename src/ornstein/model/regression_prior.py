@@ -151,7 +151,9 @@ def _require_known(name: str, shared: Mapping[str, Prior], names: tuple[str, ...
     possible = [*names, "intercept", *shared]
     close = difflib.get_close_matches(str(name), possible, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"there are {brief(possible)}"
-    raise InputError(f"priors names {brief(name)}, which is no column or parameter; {hint}")
+    raise InputError(
+        f"priors names {brief(name)}, which is neither a column nor a parameter; {hint}"
+    )
 
 
 def _put(draft: _Draft, place: int, prior: OnCoefficients) -> None:

@@ -89,7 +89,7 @@ def _known_labels(
     try:
         codes = np.minimum(np.searchsorted(classes, values), classes.size - 1)
     except TypeError:
-        raise InputError("y holds labels of another kind than classes") from None
+        raise InputError("the labels in y and in classes have different types") from None
     if np.any(classes[codes] != values):
         raise InputError("y holds a label that is not among classes")
     return codes.astype(np.float32 if family == "bernoulli" else np.int32), classes

@@ -227,8 +227,8 @@ def _common_names(
         if isinstance(posterior, Posterior):
             if names is not None and posterior.names != names:
                 raise InputError(
-                    f"{label} has other parameters than the posteriors before it: they are not of"
-                    " the same model"
+                    f"{label} does not have the parameters of the posteriors before it:"
+                    " they are from different models"
                 )
             names = posterior.names
     return names or tuple(f"theta[{position}]" for position in range(size))

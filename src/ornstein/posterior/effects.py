@@ -74,7 +74,7 @@ class Effects:
         """Odds ratios (logit, softmax) or rate ratios (log link), one row each."""
         if self.ratio_draws is None:
             raise InputError(
-                "there are ratios for the links logit, softmax and log, in models made by orn.glm"
+                "ratios exist for the links logit, softmax and log, in models made by orn.glm"
                 " or orn.regress"
             )
         return described(self.ratio_draws, probability, self.ratio_names)

@@ -157,11 +157,13 @@ def loo_compare(fits: Mapping[str, Fitted | Loo]) -> pandas.DataFrame:
     looked = {name: fit if isinstance(fit, Loo) else fit.loo() for name, fit in fits.items()}
     counts = {name: found.n_data for name, found in looked.items()}
     if len(set(counts.values())) > 1:
-        raise InputError(f"the models hold different numbers of rows, {counts}: nothing compares")
+        raise InputError(
+            f"the models hold different numbers of rows, {counts}: they cannot be compared"
+        )
     first = next(iter(looked.values()))
     if any(not np.array_equal(found.rows, first.rows) for found in looked.values()):
         raise InputError(
-            "the fits were looked at on different rows: give all the same subset and seed"
+            "the fits were evaluated on different rows: give all the same subset and seed"
         )
     order = sorted(looked, key=lambda name: -looked[name].elpd)
     best = looked[order[0]]

@@ -304,7 +304,7 @@ class Posterior(Questions):
         """Does the model fit the data? Findings with the size of what is missed, and a remedy;
         whether the draws can be trusted is another question, for `check`.
 
-        After `orn.load` give the model, which holds the data. At most 20,000 rows are looked at,
+        After `orn.load` give the model, which holds the data. At most 20,000 rows are examined,
         drawn by `seed`.
         """
         from ornstein.critique.critique import critique

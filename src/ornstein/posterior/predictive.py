@@ -126,7 +126,7 @@ class Predictive:
         if isinstance(self.source, Given):
             raise InputError(
                 "outcomes need a regression (orn.glm, orn.regress): what a function of your own"
-                " predicts says nothing of the noise"
+                " predicts says nothing about the noise"
             )
         likelihood = self.source.likelihood
         known_scale = likelihood.family == "gaussian" and not likelihood.infer_scale

@@ -130,7 +130,7 @@ class Expression:
 
     def _check(self, node: ast.AST, depth: int) -> None:
         if depth > DEEPEST:
-            raise InputError(f"the formula nests more than {DEEPEST} calls within each other")
+            raise InputError(f"the formula nests calls more than {DEEPEST} deep")
         name = self._column(node)
         if name is not None:
             if "__" in name and name not in self.quoted.values():
@@ -141,7 +141,9 @@ class Expression:
             return
         if isinstance(node, ast.Constant):
             if not isinstance(node.value, bool | int | float | str):
-                raise InputError(f"the formula holds {brief(self.shown(node))}, which is no number")
+                raise InputError(
+                    f"the formula holds {brief(self.shown(node))}, which is not a number"
+                )
             return
         parts = self._parts(node)
         for part in parts:

@@ -230,7 +230,8 @@ def _require_family(target: Target) -> None:
     law = target.law
     if law.name not in FAMILIES:
         raise InputError(
-            f"mixed models have the families {', '.join(FAMILIES)}; got {law.name}: {target.reason}"
+            f"mixed models support the families {', '.join(FAMILIES)}; got {law.name}:"
+            f" {target.reason}"
         )
     if law.link != law.links[0] or law.settings:
         raise InputError(
@@ -261,7 +262,7 @@ def _priors(request: Request, spec: Spec, columns: tuple[str, ...]) -> MixedPrio
     unknown = [name for name in chosen if name not in columns]
     if unknown:
         raise InputError(
-            f"priors name {unknown[0]!r}, which is no coefficient; the coefficients are"
+            f"priors name {unknown[0]!r}, which is not a coefficient; the coefficients are"
             f" {shown(columns)}. For the groups' effects use orn.MixedPriors(effect_scale=…)"
         )
     return MixedPriors(coef_sd={name: _sd(name, prior) for name, prior in chosen.items()})

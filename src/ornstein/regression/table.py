@@ -43,7 +43,7 @@ def as_frame(data: Any, decimal: str | None = None) -> pandas.DataFrame:
         try:
             data = pandas.DataFrame(data)
         except ValueError as error:
-            raise InputError(f"data is no table: {_unequal(data) or error}") from None
+            raise InputError(f"data is not a table: {_unequal(data) or error}") from None
     if not isinstance(data, pandas.DataFrame):
         if not hasattr(data, "to_pandas"):
             raise InputError(
@@ -54,7 +54,7 @@ def as_frame(data: Any, decimal: str | None = None) -> pandas.DataFrame:
     names = [str(name) for name in data.columns]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
-        raise InputError(f"the table has two columns of the name {repeated[0]!r}: rename one")
+        raise InputError(f"the table has two columns named {repeated[0]!r}: rename one")
     if not len(data):
         raise InputError("the table has no rows")
     return data.set_axis(names, axis=1)

@@ -312,7 +312,8 @@ def _reweighed(subject: Subject, count: int) -> Weighted:
         )
     if subject.large:
         raise InputError(
-            f"re-weighting serves up to {LARGE} parameters; this posterior has {subject.dimension}"
+            f"re-weighting supports up to {LARGE} parameters; this posterior has"
+            f" {subject.dimension}"
         )
     law = Gaussian(subject.posterior.mean, subject.posterior.covariance)
     return weigh(Density(subject.model), law, count, subject.seed)

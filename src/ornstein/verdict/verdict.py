@@ -2,7 +2,7 @@
 of them.
 
 Findings that compare the draws with the posterior's density decide. Those about the sampler's
-theory explain: they decide only where the density could not be looked at closely enough. Bounds and
+theory explain: they decide only where the density could not be checked closely enough. Bounds and
 their reasons are in thresholds.py.
 """
 
@@ -318,5 +318,5 @@ def _tried(make: Callable[[], Made | None]) -> Made | None:
 
 def _failed(name: str, error: Exception) -> Finding:
     said = (str(error).strip() or "no message").splitlines()[0]
-    sentence = f"could not be looked at: {type(error).__name__}: {said}"
+    sentence = f"could not be checked: {type(error).__name__}: {said}"
     return Finding(name, "caution", np.nan, np.nan, sentence)

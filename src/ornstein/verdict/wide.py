@@ -1,4 +1,4 @@
-"""Do the draws of thousands of parameters keep their law, where no matrix of them can be held?
+"""Do draws of thousands of parameters keep their distribution, where no matrix of them fits?
 
 As in invariance.py some of the draws are moved by HMC that leaves the posterior invariant; here in
 the coordinates of the heaviest parameters, all draws in lockstep. Among thousands of parameters
@@ -50,8 +50,8 @@ class Shifts:
 
     moves: Array
     errors: Array
-    # The same, no smaller than those of draws that keep their law: of skewed quantities a small
-    # mean comes with a small variance, which would count twice.
+    # The same, no smaller than those of draws that keep their distribution: of skewed quantities a
+    # small mean comes with a small variance, which would count twice.
     least_errors: Array
     weights: Array
     width: float

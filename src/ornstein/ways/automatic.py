@@ -197,7 +197,7 @@ def attempt(
             return
         except (ArithmeticError, np.linalg.LinAlgError) as error:
             refusal = WayError(
-                f"{way.name} met numbers that cannot be computed with ({error}): bring the columns"
+                f"{way.name} failed numerically ({error}): bring the columns"
                 " of the data to a common scale, or use orn.sample(model, 'nuts')"
             )
             _refused(course, way, refusal, expected, time.perf_counter() - began)
@@ -314,7 +314,9 @@ def _stopped(course: Course, plan: Plan, limits: Limits, expected: float) -> str
         situation = plan.situation
         needed = expected * situation.pass_seconds * machine_factor()
         if left < needed:
-            return f"{max(left, 0.0):.0f} s are left; budget={course.work:.0f} repeats these draws"
+            return (
+                f"{max(left, 0.0):.0f} s are left; budget={course.work:.0f} reproduces these draws"
+            )
     return ""
 
 

@@ -57,7 +57,7 @@ def _codes(work: Work, outcomes: Array) -> Array:
     unknown = work.classes[codes] != outcomes
     if np.any(unknown):
         label = brief(outcomes[unknown].tolist()[0])
-        raise InputError(f"held_out holds the label {label}, which the training rows lack")
+        raise InputError(f"held_out holds the label {label}, which is not in the training rows")
     return np.asarray(codes)
 
 

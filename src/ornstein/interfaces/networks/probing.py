@@ -1,5 +1,5 @@
 """What enters the last layer of a network that is a function of its parameters: the network is run
-with the identity in the place of the layer's weights, and returns the features.
+with the identity in place of the layer's weights, and returns the features.
 """
 
 from __future__ import annotations

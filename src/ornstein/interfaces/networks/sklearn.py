@@ -99,7 +99,7 @@ class SklearnNetwork:
         if isinstance(mlp, MLPRegressor):
             return cls(net, mlp, None)
         if mlp.out_activation_ == "logistic" and mlp.n_outputs_ > 1:
-            raise InputError("several labels per row are not supported: one label per row is")
+            raise InputError("several labels per row are not supported: give one label per row")
         return cls(net, mlp, np.asarray(mlp.classes_))
 
     def head(self) -> tuple[Array, Array]:

@@ -96,7 +96,7 @@ class TorchNetwork:
             if layer in modules and layer not in linear:
                 raise InputError(
                     f"the layer {layer!r} is a {type(modules[layer]).__name__}; a linear layer is"
-                    f" needed, one of {', '.join(linear) or 'which there is none'}"
+                    f" needed: {', '.join(linear) or 'the network has none'}"
                 )
             if layer not in linear:
                 raise no_such_layer(layer, linear)

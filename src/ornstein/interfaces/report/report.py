@@ -35,18 +35,18 @@ SMALL = 6  # decimals beyond which small numbers are written with a power of ten
 MEANING = {
     "trusted": ("No problems found. You can use these draws as the posterior."),
     "caution": (
-        "Usable with care: at least one finding is outside its bound. Read it, and what would"
-        " mend it."
+        "Use these draws with care: at least one finding is outside its bound. Read"
+        " it and its remedy."
     ),
     "not trusted": (
-        "Do not take these draws for the posterior: at least one finding is far outside its bound."
+        "Do not use these draws as the posterior: at least one finding is far outside its bound."
     ),
 }
 FITS = {
     "fits": "The data look as the model says they would.",
     "doubtful": "The model misses something: read the findings with a remedy.",
     "does not fit": "The model does not describe these data: read the findings with a remedy.",
-    "skipped": "The rows could not be looked at.",
+    "skipped": "The rows could not be checked.",
 }
 ORDER = ("not trusted", "caution", "trusted", "note", "skipped")
 VERSIONS = ("ornstein", "jax", "numpy", "scipy", "python")

@@ -167,14 +167,15 @@ def _calibration(posterior: Posterior, model: Model | None) -> Section | None:
     found = calibrate(posterior, model)
     size = (4.2, 3.6)
     caption = (
-        "On the dotted line, what is promised is what happens. Band: 95 % interval of the observed"
+        "On the dotted line, observed and promised shares agree. Band: 95 % interval of the"
+        " observed"
         " share."
     )
     panels = [
         Panel(
             "calibration",
             figures.reliability(found.reliability),
-            "promised against observed",
+            "promised and observed share",
             caption,
             size,
         )
