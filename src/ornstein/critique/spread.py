@@ -22,7 +22,7 @@ def spread(evidence: Evidence) -> Finding | None:
     if law.labels:
         return None
     along = [("the prediction", evidence.predictor)]
-    if len(evidence.model.feature_names) <= MOST_COLUMNS:
+    if evidence.columns.shape[1] <= MOST_COLUMNS:
         along += list(zip(evidence.model.feature_names, evidence.columns.T, strict=True))
     sizes = np.abs(evidence.scores)
     worst, where, surely = 1.0, "the prediction", False
