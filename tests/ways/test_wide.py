@@ -103,6 +103,15 @@ def test_the_same_seed_gives_the_same_draws(logistic, sampled):
     assert str(again.verdict) == str(sampled.verdict)
 
 
+@pytest.mark.slow
+def test_a_checkpoint_leads_to_the_same_draws(logistic, sampled, tmp_path):
+    post = orn.sample(logistic, draws=125, progress=False, checkpoint=tmp_path / "run")
+    again = orn.resume(tmp_path / "run", logistic, progress=False)
+    np.testing.assert_array_equal(post.draws, sampled.draws)
+    np.testing.assert_array_equal(again.draws, sampled.draws)
+    assert str(again.verdict) == str(sampled.verdict)
+
+
 def test_everything_else_is_left_to_constant_sgd():
     data = np.random.default_rng(0).normal(size=(600, 2010))
     model = orn.Model(
