@@ -158,3 +158,16 @@ def test_labels_in_an_order_are_looked_at():
         found = orn.laplace(orn.glm(X, y, "ordinal", classes=range(4))).critique()
         assert found["trend"].level == level
         assert (found.level == "fits") == (level == "fits")
+
+
+@pytest.mark.parametrize("curve", [0.0, 2.5])
+def test_labels_with_few_rows_for_each_coefficient(curve):
+    """The mean follows the rows that it was found from; a right model is none the worse for it."""
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(600, 150))
+    u = X @ rng.normal(size=150) / 3.0 + curve * (X[:, 0] ** 2 - 1.0)
+    y = u + rng.logistic(size=600) > 0.0
+    model = orn.glm(X, y, "bernoulli", prior_precision=9.0, intercept=False)
+    found = orn.gaussian_vi(model, draws=20).critique()
+    assert found["calibration"].level == found["link"].level == "fits"
+    assert (found["trend"].level == "fits") == (curve == 0.0)

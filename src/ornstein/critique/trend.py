@@ -48,7 +48,8 @@ def link(evidence: Evidence) -> Finding:
     law = evidence.model.likelihood.law
     if law.classes:
         return skipped(LINK_NAME, "labels without an order have no single residual")
-    share, chance = explained(evidence.trending, evidence.predictor)
+    found = [explained(values, places) for values, places in evidence.along_prediction]
+    share, chance = np.mean(found, axis=0).tolist()
     level = graded(share, TREND, BAD_TREND, surely=chance < CHANCE)
     sentence = f"the prediction itself explains {100 * share:.1f} % of the residuals by a curve"
     others = [f'link="{name}"' for name in law.links if name != law.link]

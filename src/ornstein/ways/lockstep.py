@@ -18,8 +18,9 @@ from ornstein.ways.situation import Situation
 from ornstein.ways.way import Forecast, impossible
 
 PILOT = 60  # trajectories of warm-up and of the pilot
-# KL of the best Gaussian up to which its trajectories serve.
-NEAR = 0.5
+# KL of the best Gaussian up to which its trajectories serve: of few parameters, and for each of
+# many, whose distances from it add up.
+NEAR, NEAR_EACH = 0.5, 0.01
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class LockstepHmc:
         if request.init is not None:
             return impossible(self.name, "its chains start at draws of a Gaussian, not at init")
         distance = situation.gaussian_kl
-        if not distance <= NEAR:
+        if not distance <= max(NEAR, NEAR_EACH * situation.dim):
             return impossible(
                 self.name, f"no Gaussian is close to the posterior: KL {distance:.2g}"
             )
