@@ -141,6 +141,11 @@ def test_classes_appear_by_their_labels():
     assert model_of("colour ~ length", changed(colour=order)).classes[0] == "red"
     whole = model_of("k ~ length", changed(k=np.arange(60) % 3 * 10.0), family="categorical")
     assert list(whole.classes) == ["0", "10", "20"]
+    for name, head in (("colour", "P(blue)"), ("kept", "P(yes)")):
+        table = changed(kept=np.where(frame()["sold"], "yes", "no"))
+        new = orn.laplace(model_of(f"{name} ~ length", table), draws=20).predict(table)
+        assert new.classes == tuple(sorted(set(table[name])))
+        assert head in new._repr_html_()
 
 
 @pytest.mark.parametrize(
