@@ -80,7 +80,8 @@ class Rows:
         found = coded(series)
         order = [level for level in self.labels.get(name, found.levels) if level in found.levels]
         values = series.to_numpy()
-        return [values[int(np.argmax(found.codes == found.levels.index(one)))] for one in order]
+        places = [int(np.argmax(found.codes == found.levels.index(one))) for one in order]
+        return [_as_label(values[place]) for place in places]
 
     def numbers(self, name: str) -> Array:
         """The column in float64."""
@@ -106,6 +107,11 @@ class Rows:
             return self.table[name]
         found = self.table.matrix[:, [names.index(name)]]
         return np.asarray(found.toarray() if tables.is_sparse(found) else found)[:, 0]
+
+
+def _as_label(value: object) -> object:
+    """1 for 1.0: the same label, as the fit names it."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _table(data: object, model: Model | None, what: str) -> PyTree:

@@ -80,6 +80,10 @@ class Predictive:
 
     Classes have one probability each, as the last axis. Rows that were not complete are NaN.
 
+    Attributes:
+        classes: the labels of the outcome in their order, where they are known; of two, the
+            expectation is the probability of the second.
+
     >>> import ornstein as orn
     >>> model = orn.glm(np.arange(6.0)[:, None], [1.0, 0.0, 2.0, 1.0, 3.0, 6.0], "poisson")
     >>> new = orn.laplace(model, seed=0).predict(np.array([[2.0], [4.0]]))
@@ -89,6 +93,7 @@ class Predictive:
 
     source: Given | Simulated | RowsAtDraws | GroupsAtDraws
     placed: Placed = Placed()
+    classes: tuple[str, ...] = ()
 
     @cached_property
     def draws(self) -> Array:
@@ -154,10 +159,12 @@ class Predictive:
         """The expectation of the first rows."""
         first = self._first()
         if first.mean.ndim == 1:
-            header = ["row", "mean", "sd", "2.5%", "97.5%"]
+            mean = f"P({self.classes[1]})" if len(self.classes) == 2 else "mean"
+            header = ["row", mean, "sd", "2.5%", "97.5%"]
             columns = [first.mean, first.sd, *first.interval()]
         else:
-            header = ["row", *(f"P({place})" for place in range(first.mean.shape[-1]))]
+            labels = self.classes or range(first.mean.shape[-1])
+            header = ["row", *(f"P({label})" for label in labels)]
             columns = list(first.mean.T)
         rows = [
             [str(place), *map(float, row)]

@@ -99,7 +99,8 @@ class Questions:
             asked.offset,
             float(fixed["noise_scale"]) if "noise_scale" in fixed else None,
         )
-        return Predictive(rows, Placed(asked.complete, asked.single))
+        labels = _labels(self.predict_function, model)
+        return Predictive(rows, Placed(asked.complete, asked.single), labels)
 
     def effects(
         self: Fitted,
@@ -204,6 +205,13 @@ class Questions:
 def _predicted(posterior: Fitted, draws: int | None, seed: int) -> Callable[[PyTree], Predictive]:
     """What is predicted for rows at the same draws each time."""
     return lambda rows: Questions.predict(posterior, rows, draws, seed)
+
+
+def _labels(predict: Predict, model: Model | None) -> tuple[str, ...]:
+    """The labels of the outcome, of a table or of a model at hand."""
+    spec = getattr(predict, "spec", None)
+    classes = getattr(model, "classes", None) if spec is None else spec.classes
+    return () if classes is None else tuple(str(label) for label in classes)
 
 
 def _some_draws(given: Array, draws: int | None, seed: int) -> Array:

@@ -103,6 +103,14 @@ class Expression:
         """The column, where the expression is nothing else."""
         return self._column(self.tree)
 
+    @property
+    def labelled_column(self) -> str | None:
+        """The column, where the expression is C(column, …)."""
+        match self.tree:
+            case ast.Call(func=ast.Name(id="C"), args=[column, *_]):
+                return self._column(column)
+        return None
+
     def shown(self, node: ast.AST) -> str:
         """A part of the text as it was written."""
         text = ast.unparse(node)

@@ -75,6 +75,12 @@ class Formula:
         read = [*self.expressions.values(), *self.offsets]
         return tuple(dict.fromkeys(name for part in read for name in part.column_names))
 
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The columns inside C(…), whose numbers are labels."""
+        found = (part.labelled_column for part in self.expressions.values())
+        return tuple(dict.fromkeys(name for name in found if name is not None))
+
     @classmethod
     def of(cls, text: str, others: Iterable[str] = ()) -> Formula:
         """Parse and check.
