@@ -16,14 +16,12 @@ from ornstein.interfaces.report.calibration import calibrate
 from ornstein.interfaces.report.theme import Draw, as_png, as_svg
 from ornstein.model.families.likelihood import Predict
 from ornstein.posterior.statistics import split_r_hat
-from ornstein.types import PyTree
 
 if TYPE_CHECKING:
     from ornstein.model.model import Model
     from ornstein.posterior.averaged_rows import Rows
     from ornstein.posterior.curve import Curve
     from ornstein.posterior.posterior import Posterior
-    from ornstein.posterior.predictive import Predictive
 
 MOST_CELLS, MOST_TRACES, EXACT_ERRORS = 14, 3, 200
 # Of effects: figures, columns that are tried for them, columns of a matrix, rows and draws.
@@ -223,10 +221,9 @@ def _effects(posterior: Posterior, model: Model | None) -> Section | None:
 
 def _curve(posterior: Posterior, rows: Rows, name: str) -> Curve | None:
     from ornstein.posterior.effects import curve_along
+    from ornstein.posterior.questions import at_draws_of
 
-    def predicted(new: PyTree) -> Predictive:
-        return posterior.predict(new, EFFECT_DRAWS)
-
+    predicted = at_draws_of(posterior, EFFECT_DRAWS)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PredictionWarning)
