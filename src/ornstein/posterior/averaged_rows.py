@@ -30,12 +30,14 @@ class Rows:
         labels: columns that the formula takes for labels, with them in their order.
         classes: the labels of the outcome.
         offset: of the rows of a matrix; a table's comes from its columns.
+        used: the columns of a table that the formula uses; None is all.
     """
 
     table: Any
     labels: dict[str, tuple[str, ...]]
     classes: tuple[str, ...] = ()
     offset: Array | None = None
+    used: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, data: object, model: Model | None, predict: object, what: str) -> Rows:
@@ -50,7 +52,8 @@ class Rows:
             classes = tuple(str(label) for label in model.classes)
         table = _table(data, model, what) if data is None or spec is None else as_frame(data)
         own = data is None and isinstance(model, GLM) and isinstance(table, tables.Named)
-        return cls(table, labels, classes, model.data.get("offset") if own and model else None)
+        offset = model.data.get("offset") if own and model else None
+        return cls(table, labels, classes, offset, _used(predict))
 
     def __len__(self) -> int:
         return (
@@ -101,10 +104,24 @@ class Rows:
         names = list(self.table.names if isinstance(self.table, tables.Named) else self.table)
         if name not in names:
             raise InputError(f"there is no column {brief(name)}; there are {brief(names)}")
+        if self.used is not None and name not in self.used:
+            raise InputError(
+                f"the prediction does not depend on the column {brief(name)}; it depends on"
+                f" {brief(list(self.used))}"
+            )
         if not isinstance(self.table, tables.Named):
             return self.table[name]
         found = self.table.matrix[:, [names.index(name)]]
         return np.asarray(found.toarray() if tables.is_sparse(found) else found)[:, 0]
+
+
+def _used(predict: object) -> tuple[str, ...] | None:
+    """The columns of a table that a prediction depends on, where it was made from a formula."""
+    spec = getattr(predict, "spec", None)
+    if spec is None:
+        return None
+    varying = (name for one in getattr(predict, "groups", ()) for name in one.effect_columns)
+    return tuple(dict.fromkeys([*spec.column_names, *varying]))
 
 
 def _table(data: object, model: Model | None, what: str) -> PyTree:
