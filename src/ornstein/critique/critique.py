@@ -24,6 +24,7 @@ from ornstein.critique.trend import link, trend
 from ornstein.critique.zeros import zeros
 from ornstein.errors import InputError
 from ornstein.model.regression import GLM
+from ornstein.posterior.own_model import model_of
 
 if TYPE_CHECKING:
     from ornstein.model.model import Model
@@ -113,7 +114,7 @@ class Critique:
 
 def critique(posterior: Posterior, model: Model | None = None, *, seed: int = 0) -> Critique:
     """Look at whether the model fits the rows that it holds."""
-    model = posterior.model if model is None else model
+    model = model_of(posterior, model)
     if model is None:
         reason = "it needs the data, which a saved file does not hold: critique(model=…)"
         return Critique((skipped("data", reason),))

@@ -226,6 +226,15 @@ class Curvature:
             )
 
 
+def require_curvature(curvature: object) -> None:
+    """Refuse what is neither a Curvature nor None."""
+    if curvature is not None and not isinstance(curvature, Curvature):
+        raise InputError(
+            "curvature must be a Curvature, for instance orn.measure(model); got a"
+            f" {type(curvature).__name__}"
+        )
+
+
 def _inverse(matrix: Array) -> Array:
     return scipy.linalg.cho_solve(scipy.linalg.cho_factor(matrix), np.eye(len(matrix)))
 

@@ -106,7 +106,7 @@ def chosen(
         draft = _Draft(np.array(np.broadcast_to(precision, shape)), *np.zeros((2, columns)))
         draft.shared = {item.word: Flat() for item in law.auxiliaries}
     draft.raw_intercept = raw
-    _override(draft, wanted.priors or {}, names)
+    _override(draft, {} if wanted.priors is None else wanted.priors, names)
     return _finished(draft, law, outputs, known, parts)
 
 
@@ -123,6 +123,11 @@ def _scaled(law: Family, facts: Facts, parts: tuple[tuple[str, int, int], ...]) 
 
 
 def _override(draft: _Draft, priors: Mapping[str, Prior], names: tuple[str, ...]) -> None:
+    if not isinstance(priors, Mapping):
+        raise InputError(
+            "priors must be a dictionary by name, as in {'age': orn.priors.Normal(0, 1)}; got"
+            f" {brief(priors)}"
+        )
     places = {name: place for place, name in enumerate(names)}
     for name, prior in priors.items():
         if not isinstance(prior, Prior):

@@ -157,7 +157,7 @@ def compare(
     >>> comparison.to_frame()[["kl_qp", "sd_ratio"]].round(3).values.tolist()
     [[0.807, 2.0]]
     """
-    if not posteriors:
+    if not posteriors or not isinstance(posteriors, Mapping):
         raise InputError("there is nothing to compare: give a dictionary of posteriors by name")
     name, chosen = _reference(posteriors, reference)
     names = _common_names(posteriors, chosen)

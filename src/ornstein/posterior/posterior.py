@@ -327,7 +327,7 @@ class Posterior(Questions):
         """
         from ornstein.verdict.importance import reweigh
 
-        return reweigh(self, model if model is not None else self.model, draws, seed)
+        return reweigh(self, model, draws, seed)
 
     def group_effects(
         self,

@@ -17,6 +17,7 @@ from ornstein.model.families.outcome import mixture_mean, mixture_quantile, mixt
 from ornstein.posterior.at_draws import RowsAtDraws
 from ornstein.posterior.curve import ends
 from ornstein.posterior.groups_at_draws import GroupsAtDraws
+from ornstein.streams import generator, require_seed
 from ornstein.types import Array
 
 SHOWN = 10  # rows in a notebook
@@ -225,7 +226,7 @@ class Outcome:
         """One value of each row at each draw, (draws, rows), refused above 2 GB."""
         shape = self.source.shape[:2]
         require_memory("an array of outcomes", *shape, remedy=IN_CHUNKS)
-        rng = np.random.default_rng(seed)
+        rng = generator(seed)
         parts = []
         for law in self.source.laws():
             size = np.shape(law.mean())
@@ -267,6 +268,7 @@ class DrawnOutcome:
 
     def draws(self, seed: int = 0) -> Array:
         """One value of each row at each draw, (draws, rows, …), refused above 2 GB."""
+        require_seed(seed)
         require_memory("an array of outcomes", *self.source.shape)
         return self.source.outcome(seed)
 

@@ -40,8 +40,8 @@ CURVATURE_ARRAYS = ("mode", "hessian", "noise", "prior_hessian", "probabilities"
 FUNCTIONS = ("noise_response", "hessian_product")  # of a curvature
 
 
-def seconds(every: str | float) -> float:
-    """How often, in seconds: "90", "60s", "5m", "1.5h", or a number.
+def seconds(every: str | float, what: str = "every") -> float:
+    """A time in seconds: "90", "60s", "5m", "1.5h", or a number.
 
     >>> seconds("5m"), seconds(2)
     (300.0, 2.0)
@@ -50,7 +50,7 @@ def seconds(every: str | float) -> float:
     unit = None if match is None else _UNITS.get(match[2])
     if match is None or unit is None or not math.isfinite(float(match[1])):
         raise InputError(
-            f"every must be a time such as '30s', '5m', '1h' or a number of seconds; got {every!r}"
+            f"{what} must be a time such as '30s', '5m', '1h' or a number of seconds; got {every!r}"
         )
     return float(match[1]) * unit
 

@@ -18,7 +18,9 @@ import numpy as np
 
 from ornstein import markup
 from ornstein.errors import InputError, TrustWarning
+from ornstein.posterior.own_model import model_of
 from ornstein.posterior.working import as_run
+from ornstein.streams import require_seed
 from ornstein.verdict.agreement import as_predicted
 from ornstein.verdict.assumptions import assumptions
 from ornstein.verdict.convergence import chains_agree, length, stationary
@@ -150,11 +152,8 @@ def check(
     posterior: Posterior, model: Model | None = None, *, stein: bool | int = False, seed: int = 0
 ) -> Verdict:
     """Look at a posterior from all sides; see `Posterior.check`."""
-    if model is not None and model.dim != posterior.mean.size:
-        raise InputError(
-            f"the model has {model.dim} parameters, the posterior {posterior.mean.size}"
-        )
-    subject = Subject(*as_run(posterior, model if model is not None else posterior.model), seed)
+    require_seed(seed)
+    subject = Subject(*as_run(posterior, model_of(posterior, model)), seed)
     # What is not a number counts against the draws; it needs no warning as well.
     with np.errstate(all="ignore"):
         return Verdict(tuple(_findings(subject, Surroundings(subject), stein)))

@@ -310,7 +310,7 @@ def _stopped(course: Course, plan: Plan, limits: Limits, expected: float) -> str
     if course.work + expected > plan.budget:
         return f"{course.work + expected:,.0f} passes would be more than the budget"
     if limits.deadline is not None:
-        left = as_seconds(limits.deadline) - (time.perf_counter() - course.began)
+        left = as_seconds(limits.deadline, "deadline") - (time.perf_counter() - course.began)
         situation = plan.situation
         needed = expected * situation.pass_seconds * machine_factor()
         if left < needed:
@@ -327,5 +327,5 @@ def _budget(limits: Limits, situation: Situation) -> float | None:
     if limits.budget is not None:
         raise InputError("give either a budget or a deadline, not both")
     per_pass = situation.pass_seconds * machine_factor()
-    allowed = as_seconds(limits.deadline) / per_pass
+    allowed = as_seconds(limits.deadline, "deadline") / per_pass
     return float(max(1.0, situation.passes + allowed))

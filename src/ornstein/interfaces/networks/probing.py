@@ -12,7 +12,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from ornstein.errors import InputError
-from ornstein.interfaces.networks.reading import ROWS, is_last, not_last, require_matrix
+from ornstein.interfaces.networks.reading import (
+    ROWS,
+    is_last,
+    not_last,
+    require_matrix,
+    require_numbers,
+    require_rows,
+    running,
+)
+from ornstein.model import tables
 from ornstein.types import Array, PyTree, Traced
 
 # (weights (features, outputs), biases (outputs,), inputs) ↦ outputs of all rows
@@ -37,17 +46,19 @@ class FunctionalNetwork:
         rows.
         """
         leaves = jax.tree.leaves(inputs)
-        count = len(leaves[0]) if leaves and np.ndim(leaves[0]) else 0
-        if not count:
-            raise InputError("inputs must be arrays with a leading axis of rows")
-        parts = [
-            self._some(jax.tree.map(lambda leaf, at=start: leaf[at : at + ROWS], inputs))
-            for start in range(0, count, ROWS)
-        ]
+        for leaf in leaves:
+            tables.require_unmasked(leaf, "inputs")
+        count = require_rows(leaves)
+        with running():
+            parts = [
+                self._some(jax.tree.map(lambda leaf, at=start: leaf[at : at + ROWS], inputs))
+                for start in range(0, count, ROWS)
+            ]
         return np.concatenate(parts)
 
     def _some(self, inputs: PyTree) -> Array:
         outputs = _as_outputs(self.run(self.weights, self.biases, inputs))
+        require_numbers(outputs)
         if outputs.ndim == 1:
             features = self._by_slopes(inputs)
         else:
@@ -93,6 +104,7 @@ def first_that_is_last(
     candidates: list[str], network: Callable[[str], FunctionalNetwork], inputs: PyTree
 ) -> FunctionalNetwork:
     """The last of the linear layers that is the network's last, on a few rows."""
+    require_rows(jax.tree.leaves(inputs))
     few = jax.tree.map(lambda leaf: leaf[:8], inputs)
     refusals = []
     for name in reversed(candidates):

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ornstein.checks import FULL_LIMIT, brief
+from ornstein.checks import FULL_LIMIT, brief, require_finite
 from ornstein.errors import InputError
 from ornstein.model import tables
 from ornstein.model.priors import InverseGamma, Normal, Prior
 from ornstein.model.regression import GLM, glm
+from ornstein.model.response import in_order
 from ornstein.types import Array
 
 TASKS = ("auto", "classification", "regression")
@@ -47,6 +48,8 @@ class Work:
         classes: ArrayLike | None,
     ) -> Work:
         outcomes = outcomes_of(y)
+        if outcomes.dtype.kind == "f":
+            require_finite("y", outcomes)
         if len(outcomes) != len(features):
             raise InputError(f"features has {len(features)} rows but y has {len(outcomes)}")
         outputs = 0 if head is None else head[1].size
@@ -68,7 +71,7 @@ class Work:
             if not spread > 0:
                 raise InputError("y is constant: there is nothing to predict")
             return cls(features, outcomes, "gaussian", None, head, square / spread)
-        known = np.unique(outcomes) if classes is None else np.asarray(classes)
+        known = in_order(outcomes)[0] if classes is None else np.asarray(classes)
         if known.size < 2:
             raise InputError("y holds one class only: there is nothing to separate")
         family = "bernoulli" if outputs == 1 else "categorical"
@@ -138,6 +141,8 @@ def task_of(outcomes: Array, task: str, outputs: int = 0) -> str:
 def outcomes_of(y: ArrayLike) -> Array:
     """y as one array of labels or numbers, a column of them laid flat."""
     values = np.asarray(tables.labels(y, "y"))
+    if values.dtype.kind == "c":
+        raise InputError(f"y must hold labels or real numbers, not values of dtype {values.dtype}")
     return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
 
 

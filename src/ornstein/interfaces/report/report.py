@@ -16,6 +16,7 @@ from ornstein.interfaces.table.fitting import from_table, shown
 from ornstein.interfaces.table.wording import number
 from ornstein.model.regression import GLM
 from ornstein.posterior.files import replacing
+from ornstein.posterior.own_model import model_of
 from ornstein.posterior.prior_words import outweighed, priors_of, shares_of_priors
 from ornstein.regression.mixed import MixedTablePredict
 from ornstein.regression.regress import TablePredict
@@ -101,7 +102,7 @@ def _context(
     title: str | None,
     summary: pandas.DataFrame | None,
 ) -> dict[str, object]:
-    model = posterior.model if model is None else model
+    model = model_of(posterior, model)
     verdict = posterior.check(model) if verdict is None else verdict
     critique = posterior.critique(model) if critique is None else critique
     judged = any(finding.level in MEANING for finding in verdict.findings)

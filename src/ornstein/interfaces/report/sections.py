@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ornstein.posterior.averaged_rows import Rows
     from ornstein.posterior.curve import Curve
     from ornstein.posterior.posterior import Posterior
-    from ornstein.posterior.predictive import Predictive
 
 MOST_CELLS, MOST_TRACES, EXACT_ERRORS = 14, 3, 200
 # Of effects: figures, columns that are tried for them, columns of a matrix, rows and draws.
@@ -225,10 +224,9 @@ def _effects(posterior: Posterior, model: Model | None) -> Section | None:
 
 def _curve(posterior: Posterior, rows: Rows, name: str) -> Curve | None:
     from ornstein.posterior.effects import curve_along
+    from ornstein.posterior.questions import at_draws_of
 
-    def predicted(new: PyTree) -> Predictive:
-        return posterior.predict(new, EFFECT_DRAWS)
-
+    predicted = at_draws_of(posterior, EFFECT_DRAWS)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PredictionWarning)

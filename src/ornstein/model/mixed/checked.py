@@ -180,6 +180,8 @@ def _effect_columns(Z: object, n_rows: int) -> tuple[Array | None, tuple[str, ..
         return None, ("intercept",)
     table, names = tables.features(Z, "Z")
     z = np.asarray(table.toarray() if tables.is_sparse(table) else table, dtype=float)
+    if not z.shape[1]:
+        raise InputError(f"Z must have columns; its shape is {z.shape}")
     if len(z) != n_rows:
         raise InputError(f"X has {n_rows} rows but Z has {len(z)}")
     require_finite("Z", z, names)
