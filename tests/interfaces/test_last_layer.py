@@ -208,6 +208,12 @@ def test_what_y_asks_for(y, outputs, task):
     assert task_of(y, "auto", outputs) == task
 
 
+def test_two_values_that_are_no_codes_are_asked_about():
+    with pytest.raises(orn.InputError, match=r"two values, -1 and 1.*write them as 0 and 1"):
+        task_of(np.array([-1, 1, 1]), "auto", 1)
+    assert task_of(np.array([-1, 1, 1]), "regression", 1) == "regression"
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

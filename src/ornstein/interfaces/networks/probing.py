@@ -57,7 +57,7 @@ class FunctionalNetwork:
         return np.concatenate(parts)
 
     def _some(self, inputs: PyTree) -> Array:
-        outputs = _as_outputs(self.run(self.weights, self.biases, inputs))
+        outputs, rounding = _as_outputs(self.run(self.weights, self.biases, inputs))
         require_numbers(outputs)
         if outputs.ndim == 1:
             features = self._by_slopes(inputs)
@@ -72,7 +72,7 @@ class FunctionalNetwork:
             features = np.asarray(found, dtype=float)
         require_matrix(features, self.layer)
         fits = features.shape[1] == self.weights.shape[0]
-        if not fits or not is_last(features, self.head(), outputs):
+        if not fits or not is_last(features, self.head(), outputs, rounding):
             raise not_last(self.layer)
         return features
 
@@ -92,12 +92,15 @@ class FunctionalNetwork:
         return np.asarray(slopes[..., 0], dtype=float)
 
 
-def _as_outputs(found: PyTree) -> Array:
+def _as_outputs(found: PyTree) -> tuple[Array, float]:
+    """What the network returns in double precision, and the rounding of its numbers."""
     if not isinstance(found, jax.Array | np.ndarray):
         raise InputError(
             f"the network returns a {type(found).__name__}; wrap it so that it returns the logits"
         )
-    return np.asarray(found, dtype=float)
+    floats = jnp.issubdtype(found.dtype, jnp.floating)
+    rounding = float(jnp.finfo(found.dtype).eps) if floats else 0.0
+    return np.asarray(found, dtype=float), rounding
 
 
 def first_that_is_last(

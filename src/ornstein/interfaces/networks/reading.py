@@ -16,8 +16,9 @@ from ornstein.types import Array, PyTree
 
 # Rows that a network is run on at a time.
 ROWS = 1024
-# Relative: networks compute in float32, and some of their products in less.
-TOLERANCE = 2e-3
+# Relative: networks compute in float32, and some of their products in less. Where all is in less,
+# this many times its rounding.
+TOLERANCE, ROUNDINGS = 2e-3, 4.0
 AUTO = "auto"
 
 
@@ -99,6 +100,10 @@ def require_matrix(features: Array, layer: str) -> None:
             f"what enters the layer {layer!r} has shape {features.shape}: it must be"
             " two-dimensional, (rows, features). Flatten or pool before it"
         )
+    if not np.all(np.isfinite(features)):
+        raise InputError(
+            f"what enters the layer {layer!r} holds values that are not finite: look at the inputs"
+        )
 
 
 def require_numbers(*made: Array) -> None:
@@ -110,9 +115,11 @@ def require_numbers(*made: Array) -> None:
         )
 
 
-def is_last(features: Array, head: tuple[Array, Array], outputs: Array) -> bool:
+def is_last(
+    features: Array, head: tuple[Array, Array], outputs: Array, rounding: float = 0.0
+) -> bool:
     """Whether the network returns W·features + b, or its softmax, log softmax or sigmoid, which
-    mean the same model.
+    mean the same model; `rounding` is that of its numbers.
     """
     require_numbers(features, outputs)
     logits = features @ head[0] + head[1]
@@ -126,7 +133,8 @@ def is_last(features: Array, head: tuple[Array, Array], outputs: Array) -> bool:
             scipy.special.log_softmax(logits, axis=1),
             scipy.special.softmax(logits, axis=1),
         ]
-    return any(_close(given, one) for one in meant)
+    tolerance = max(TOLERANCE, ROUNDINGS * rounding)
+    return any(_close(given, one, tolerance) for one in meant)
 
 
 def not_last(layer: str) -> InputError:
@@ -145,10 +153,10 @@ def no_such_layer(layer: str, known: list[str]) -> InputError:
     return InputError(f"the network has no linear layer {layer!r}; there are {', '.join(known)}")
 
 
-def _close(found: Array, wanted: Array) -> bool:
+def _close(found: Array, wanted: Array, tolerance: float) -> bool:
     if not np.all(np.isfinite(found)):
         return False
-    bound = TOLERANCE * max(float(np.max(np.abs(wanted))), 1e-3)
+    bound = tolerance * max(float(np.max(np.abs(wanted))), 1e-3)
     return bool(np.max(np.abs(found - wanted)) <= bound)
 
 

@@ -24,7 +24,7 @@ from ornstein.interfaces.networks.reading import (
     rows_of,
     running,
 )
-from ornstein.interfaces.networks.work import outcomes_of, task_of
+from ornstein.interfaces.networks.work import classes_of
 from ornstein.model import tables
 from ornstein.posterior.last_layer import LastLayerPosterior
 from ornstein.types import Array, PyTree
@@ -67,13 +67,8 @@ def from_torch(
     held = None
     if held_out is not None:
         held = rows_of(network.features, _numbers, held_out, "held_out")
-    classes = np.arange(max(2, head[1].size)) if _are_codes(y, head, task) else None
+    classes = classes_of(y, task, head[1].size)
     return fitted(features, y, held, task, head, network, options, classes)
-
-
-def _are_codes(y: Array, head: tuple[Array, Array], task: str) -> bool:
-    """Whether y holds the numbers of outputs, so that one that no row has is still a class."""
-    return task_of(outcomes_of(y), task, head[1].size) == "classification"
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +176,8 @@ class TorchNetwork:
             )
         features = _numbers(seen[0]).astype(float)
         require_matrix(features, self.layer)
-        if not is_last(features, self.head(), _numbers(outputs).astype(float)):
+        rounding = _torch().finfo(outputs.dtype).eps if outputs.is_floating_point() else 0.0
+        if not is_last(features, self.head(), _numbers(outputs).astype(float), rounding):
             raise not_last(self.layer)
         return features
 

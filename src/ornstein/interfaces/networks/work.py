@@ -134,8 +134,32 @@ def task_of(outcomes: Array, task: str, outputs: int = 0) -> str:
     if task != "auto":
         return task
     if outputs == 1 and outcomes.dtype.kind in "biuf":
-        return "classification" if set(np.unique(outcomes)) == {0, 1} else "regression"
+        values = np.unique(outcomes)
+        if values.size == 2 and set(values) != {0, 1}:
+            raise InputError(
+                f"y holds two values, {brief(values[0].item())} and {brief(values[1].item())}, for"
+                " a layer with one output: write them as 0 and 1 for a classification, or give"
+                " task='regression'"
+            )
+        return "classification" if values.size == 2 else "regression"
     return "classification" if outputs > 1 or outcomes.dtype.kind != "f" else "regression"
+
+
+def classes_of(y: ArrayLike, task: str, outputs: int) -> Array | None:
+    """The classes that the outputs of a layer stand for, so that one that no row has is still a
+    class; None for a regression.
+    """
+    outcomes = outcomes_of(y)
+    if task_of(outcomes, task, outputs) == "regression":
+        return None
+    classes = np.arange(max(2, outputs))
+    unknown = outcomes[~np.isin(outcomes, classes)]
+    if unknown.size:
+        raise InputError(
+            f"y holds the label {brief(unknown.tolist()[0])}; the outputs of the layer stand for"
+            f" the labels 0 to {classes[-1]}"
+        )
+    return classes
 
 
 def outcomes_of(y: ArrayLike) -> Array:

@@ -17,7 +17,6 @@ from ornstein.interfaces.report.theme import Draw, as_png, as_svg
 from ornstein.model.families.likelihood import Predict
 from ornstein.posterior.statistics import split_r_hat
 from ornstein.regression.mixed import table_of
-from ornstein.types import PyTree
 
 if TYPE_CHECKING:
     from ornstein.model.model import Model
