@@ -72,6 +72,7 @@ class Page(HTMLParser):
         self.links: list[str] = []
         self.places: set[str] = set()
         self.wordless: list[str] = []
+        self.quoted = self.deepest = 0
         self.feed(text)
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
@@ -82,6 +83,11 @@ class Page(HTMLParser):
                 self.links.append(given[name] or "")
         if tag == "img" and not (given.get("alt") or "").strip():
             self.wordless.append(given.get("src") or "")
+        self.quoted += tag == "blockquote"
+        self.deepest = max(self.deepest, self.quoted)
+
+    def handle_endtag(self, tag: str) -> None:
+        self.quoted -= tag == "blockquote"
 
 
 def broken_links(site: Path) -> list[str]:
@@ -102,6 +108,8 @@ def broken_links(site: Path) -> list[str]:
             ):
                 found.append(f"{path.relative_to(site)}: {link}")
         found += [f"{path.relative_to(site)}: no words for {image}" for image in page.wordless]
+        if page.deepest > 2:  # what Markdown makes of >>>
+            found.append(f"{path.relative_to(site)}: a doctest is shown as a quotation")
     return found
 
 

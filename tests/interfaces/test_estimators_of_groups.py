@@ -79,13 +79,13 @@ def test_what_groups_do_not_take_is_a_sentence():
     X, signal, labels, _ = rows(groups=10)
     regressor = orn.BayesianRegressor(**FAST)
     weights = np.ones(len(X))
-    with pytest.raises(InputError, match="sample_weight has no meaning with groups"):
+    with pytest.raises(InputError, match="sample_weight is not supported with groups"):
         regressor.fit(X, signal, weights, groups=labels)
     with pytest.raises(InputError, match="X has 60 rows but groups has 59"):
         regressor.fit(X, signal, groups=labels[1:])
     with pytest.raises(InputError, match="noise_scale must be 'infer'"):
         orn.BayesianRegressor(noise_scale=1.0).fit(X, signal, groups=labels)
-    with pytest.raises(InputError, match="3 classes; with groups there may be two only"):
+    with pytest.raises(InputError, match="3 classes; with groups there may be only two"):
         orn.BayesianClassifier().fit(X, np.arange(60) % 3, groups=labels)
     with pytest.raises(InputError, match="whole numbers where there are groups"):
         orn.BayesianPoissonRegressor().fit(X, np.full(60, 1.5), groups=labels)
@@ -95,8 +95,8 @@ def test_what_groups_do_not_take_is_a_sentence():
 def test_unknown_groups_are_a_sentence():
     X, signal, labels, _ = rows(groups=10)
     plain = orn.BayesianRegressor(**FAST).fit(X, signal)
-    with pytest.raises(InputError, match="the fit knows no groups"):
+    with pytest.raises(InputError, match="the fit has no groups"):
         plain.predict(X, groups=labels)
     grouped = orn.BayesianRegressor(**FAST).fit(X, signal + X[:, 0] ** 2, groups=labels)
-    with pytest.raises(InputError, match="the fit knows no group 'z'"):
+    with pytest.raises(InputError, match="the fit has no group 'z'"):
         grouped.predict(X[:1], groups=["z"])

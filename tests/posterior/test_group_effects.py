@@ -99,7 +99,7 @@ def test_predictions_for_known_new_and_average_groups(gaussian):
         post.predict({"X": row, "groups": ["z"]}, groups="known")
     with pytest.raises(InputError, match="'known', 'new' or 'average'"):
         post.predict(row, groups="all")
-    with pytest.raises(InputError, match="needs to know which"):
+    with pytest.raises(InputError, match="needs labels"):
         post.predict(row, groups="known")
 
 

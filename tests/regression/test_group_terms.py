@@ -105,7 +105,7 @@ def test_rows_without_a_group_are_left_out_and_counted():
         ("kind ~ x + (1 | school) + (1 | one)", "one group of 'one' only"),
         ("score ~ x + (1 | school) + (1 | same)", "the same groups"),
         ("score ~ x + (1 | school) + (1 | row)", "'row' has one row only"),
-        ("school ~ x + (1 | town)", "mixed models have the families"),
+        ("school ~ x + (1 | town)", "mixed models support the families"),
     ],
 )
 def test_what_is_refused_is_a_sentence(formula, sentence):
@@ -185,7 +185,7 @@ def test_new_rows_by_name_before_and_after_the_file(tmp_path):
     factor = model.covariance.matrix(params["factor"])
     sds = [np.linalg.norm(factor.T @ [1.0, x]) for x in (0.5, 0.5, 1.0)]
     assert spread.sd == pytest.approx(sds, rel=4.5 / np.sqrt(800))
-    with pytest.raises(InputError, match="lack the labels of 'school'"):
+    with pytest.raises(InputError, match="lack those of 'school'"):
         post.predict(new[:3].drop(columns="school"), groups="known")
     with pytest.raises(InputError, match="a saved file does not hold"):
         loaded.predict(new[:3], groups="known")

@@ -237,7 +237,7 @@ def test_another_model_is_refused_and_the_checkpoint_stays(model, tmp_path):
                 orn.resume(tmp_path, other, progress=False)
     with pytest.raises(orn.InputError, match="at least 20"):
         orn.resume(tmp_path, model, draws=10, progress=False)
-    with pytest.raises(orn.FileError, match="holds a checkpoint already"):
+    with pytest.raises(orn.FileError, match="already holds a checkpoint"):
         orn.sample(model, orn.ConstantSGD("full"), draws=20, checkpoint=tmp_path, progress=False)
     assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
@@ -253,7 +253,7 @@ def test_a_damaged_newest_file_gives_way_to_the_one_before(model, tmp_path):
     content = last.read_bytes()
     for damaged in (content[: len(content) // 2], b"", content[:-1], b"PK\x03\x04 something else"):
         last.write_bytes(damaged)
-        with pytest.warns(orn.CheckpointWarning, match=f"going on from {older.name}"):
+        with pytest.warns(orn.CheckpointWarning, match=f"continuing from {older.name}"):
             path, _, _ = newest(tmp_path)
         assert path == older
     with pytest.warns(orn.CheckpointWarning):
@@ -261,7 +261,7 @@ def test_a_damaged_newest_file_gives_way_to_the_one_before(model, tmp_path):
 
 
 def test_foreign_and_missing_files(model, tmp_path):
-    with pytest.raises(orn.FileError, match="cannot look into"):
+    with pytest.raises(orn.FileError, match="cannot read"):
         orn.resume(tmp_path / "nowhere", model)
     with pytest.raises(orn.FileError, match="there is no checkpoint"):
         orn.resume(tmp_path, model)

@@ -241,7 +241,7 @@ NO_CHOICE = {
 
 @pytest.mark.parametrize("name", NO_CHOICE)
 def test_what_would_be_passed_over_is_refused(name):
-    with pytest.raises(orn.InputError, match=f"{name} has no meaning here.*leave it out"):
+    with pytest.raises(orn.InputError, match=f"{name} has no effect here.*leave it out"):
         orn.sample(regression(), progress=False, **NO_CHOICE[name])
 
 
@@ -291,7 +291,7 @@ def other_mixed():
 def test_another_mixed_model_is_refused(mixed_run):
     folder, _, _ = mixed_run
     for model, words in other_mixed().values():
-        with pytest.raises(orn.InputError, match=f"is of another run.*({words})"):
+        with pytest.raises(orn.InputError, match=f"belongs to another run.*({words})"):
             orn.resume(folder, model, progress=False)
 
 

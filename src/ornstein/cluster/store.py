@@ -47,7 +47,8 @@ class Store:
         make_folder(folder)
         if files_in(folder):
             raise FileError(
-                f"{folder} holds a checkpoint of a run without a cluster: go on with orn.resume, or"
+                f"{folder} holds a checkpoint of a run without a cluster: continue with"
+                " orn.resume, or"
                 " choose another folder"
             )
         store = cls(folder, fingerprint)

@@ -9,6 +9,7 @@ from ornstein.critique.bounds import BAD_COVERAGE, CHANCE, COVERAGE, ERRORS
 from ornstein.critique.dispersion import WIDER
 from ornstein.critique.evidence import Evidence
 from ornstein.critique.finding import Finding, graded
+from ornstein.types import Array
 
 NAME = "calibration"
 PROMISED, PARTS = (0.5, 0.8, 0.95), 10
@@ -39,23 +40,18 @@ def _numbers(evidence: Evidence) -> Finding:
 
 
 def _labels(evidence: Evidence) -> Finding:
-    """The root mean square of the gaps in ten groups of each label, with the noise taken off."""
-    likelihood = evidence.model.likelihood
-    shared = {name: value[None] for name, value in evidence.shared_at_mean.items()}
-    found = likelihood.mean(evidence.predictor[None], shared)[0]
-    probabilities = np.stack([1.0 - found, found], axis=1) if found.ndim == 1 else found
-    labels = range(1, 2) if found.ndim == 1 else range(probabilities.shape[1])
+    """The root mean square of the gaps in ten groups of each label, with the noise taken off; on
+    average over single draws.
+    """
+    probabilities = evidence.probabilities
+    count = probabilities.shape[2]
+    labels = range(1, 2) if count == 2 else range(count)
     worst, worst_chance = 0.0, 1.0
     for label in labels:
-        promised, happened = probabilities[:, label], evidence.y == label
-        groups = np.array_split(np.argsort(promised, kind="stable"), PARTS)
-        groups = [group for group in groups if len(group)]
-        sizes = np.array([len(group) for group in groups])
-        gaps = np.array([happened[group].mean() - promised[group].mean() for group in groups])
-        noise = np.array([np.sum(promised[g] * (1.0 - promised[g])) for g in groups])
-        statistic = float(np.sum((sizes * gaps) ** 2 / np.maximum(noise, 1e-12)))
-        chance = float(scipy.stats.chi2.sf(statistic, len(groups))) * len(labels)
-        excess = np.average(gaps**2 - noise / sizes**2, weights=sizes)
+        happened = evidence.y == label
+        found = [_gaps(promised, happened) for promised in probabilities[:, :, label]]
+        excess, chance = np.mean(found, axis=0).tolist()
+        chance *= len(labels)
         size = float(np.sqrt(max(0.0, excess)))
         if (chance < CHANCE, size) > (worst_chance < CHANCE, worst):
             worst, worst_chance = size, chance
@@ -63,3 +59,17 @@ def _labels(evidence: Evidence) -> Finding:
     sentence = f"labels occur {100 * worst:.1f} points more or less often than their probabilities"
     remedy = "" if level == "fits" else "see trend and link; a spline of a column, or interactions"
     return Finding(NAME, level, worst, COVERAGE, sentence, remedy)
+
+
+def _gaps(promised: Array, happened: Array) -> tuple[float, float]:
+    """The mean square of the gaps in groups of like probability with the noise taken off, and the
+    chance of such gaps.
+    """
+    groups = np.array_split(np.argsort(promised, kind="stable"), PARTS)
+    groups = [group for group in groups if len(group)]
+    sizes = np.array([len(group) for group in groups])
+    gaps = np.array([happened[group].mean() - promised[group].mean() for group in groups])
+    noise = np.array([np.sum(promised[g] * (1.0 - promised[g])) for g in groups])
+    statistic = float(np.sum((sizes * gaps) ** 2 / np.maximum(noise, 1e-12)))
+    chance = float(scipy.stats.chi2.sf(statistic, len(groups)))
+    return float(np.average(gaps**2 - noise / sizes**2, weights=sizes)), chance

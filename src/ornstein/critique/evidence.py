@@ -16,12 +16,13 @@ from ornstein.model.families.expected import along
 from ornstein.model.families.family import Law
 from ornstein.model.regression import GLM
 from ornstein.posterior.at_draws import RowsAtDraws
+from ornstein.streams import generator
 from ornstein.types import Array
 
 if TYPE_CHECKING:
     from ornstein.posterior.posterior import Posterior
 
-MOST_ROWS, MOST_DRAWS = 20_000, 40
+MOST_ROWS, MOST_DRAWS, SINGLE = 20_000, 40, 8
 EDGE = 1e-12  # transforms are kept so far from 0 and 1
 
 
@@ -36,7 +37,7 @@ class Evidence:
 
     @classmethod
     def of(cls, posterior: Posterior, model: GLM, seed: int) -> Evidence:
-        rng = np.random.default_rng(seed)
+        rng = generator(seed)
         count = min(model.n_data, MOST_ROWS)
         return cls(posterior, model, np.sort(rng.choice(model.n_data, count, replace=False)), seed)
 
@@ -84,10 +85,26 @@ class Evidence:
 
     @cached_property
     def probabilities(self) -> Array:
-        """Of labels, over the posterior: (rows,), or with the classes as a second axis."""
-        return np.concatenate(
-            [block.mean(axis=0) for block in self._rows_at(self._draws).blocks()], axis=0
-        )
+        """Of labels at single draws, (draws, rows, labels).
+
+        Parameters of the mean follow their rows, the more the fewer rows there are for each. Those
+        of one draw do not: if the model is right, the labels go with them as with the true ones.
+        """
+        found = np.concatenate(list(self._rows_at(self._single_draws).blocks()), axis=1)
+        return np.stack([1.0 - found, found], axis=2) if found.ndim == 2 else found
+
+    @cached_property
+    def along_prediction(self) -> list[tuple[Array, Array]]:
+        """What curves along the prediction are sought in, and the prediction: of labels at single
+        draws, else at the mean.
+        """
+        law = self.model.likelihood.law
+        if not law.labels or law.ordered:
+            return [(self.scores, self.predictor)]
+        rows = self._rows_at(self._single_draws)
+        there = self._law(rows)
+        residuals = (self.y - there.mean()) / np.maximum(there.std(), 1e-300)
+        return list(zip(residuals, rows.predictors(slice(None)), strict=True))
 
     @cached_property
     def transforms(self) -> Array:
@@ -100,7 +117,7 @@ class Evidence:
             below = np.mean(law.cdf(self.y - 1.0), axis=0)
         if self.censored is not None:
             above = np.where(self.censored, 1.0, above)
-        share = np.random.default_rng(self.seed + 1).uniform(size=len(above))
+        share = generator(self.seed + 1).uniform(size=len(above))
         return np.clip(below + share * (above - below), EDGE, 1.0 - EDGE)
 
     @cached_property
@@ -151,6 +168,10 @@ class Evidence:
         if not len(flat):
             return self.posterior.mean[None]
         return flat[np.unique(np.linspace(0, len(flat) - 1, MOST_DRAWS).astype(int))]
+
+    @property
+    def _single_draws(self) -> Array:
+        return self._draws[:: -(-len(self._draws) // SINGLE)]
 
     def _rows_at(self, draws: Array) -> RowsAtDraws:
         offset, known = self.model.data.get("offset"), self.model.hyperparameters

@@ -206,8 +206,9 @@ class Curvature:
         if diagonal[worst] <= 0:
             raise CurvatureError(
                 f"the Hessian at the mode is not positive definite: {diagonal[worst]:.3g} in the"
-                f" direction +1.00 {printable(self.names[worst])}. Neither the data nor the prior"
-                " say where that parameter is: give it a proper prior, drop it, start the search"
+                f" direction +1.00 {printable(self.names[worst])}. Neither the data nor"
+                " the prior determine that parameter: give it a proper prior, drop it, start"
+                " the search"
                 " elsewhere (init), or, for a network, use measure(model, hessian='fisher')"
             )
         if self.diagonal:
@@ -223,6 +224,15 @@ class Curvature:
                 " Columns may be collinear: give the prior a positive precision, drop a column,"
                 " or, for a network, use measure(model, hessian='fisher')"
             )
+
+
+def require_curvature(curvature: object) -> None:
+    """Refuse what is neither a Curvature nor None."""
+    if curvature is not None and not isinstance(curvature, Curvature):
+        raise InputError(
+            "curvature must be a Curvature, for instance orn.measure(model); got a"
+            f" {type(curvature).__name__}"
+        )
 
 
 def _inverse(matrix: Array) -> Array:

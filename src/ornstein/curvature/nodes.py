@@ -60,8 +60,8 @@ def settled(model: MixedModel, points: int | None) -> MixedModel:
     if error > TOLERATED:
         warnings.warn(
             f"with {used} nodes in each dimension the log likelihood is off by"
-            f" {error:.2g} nats over all groups (wanted: {TOLERATED}): some groups decide little"
-            f" against a wide spread of effects. {_remedy(points, effects)}",
+            f" {error:.2g} nats over all groups (wanted: {TOLERATED}): some groups say"
+            f" little about widely spread effects. {_remedy(points, effects)}",
             ApproximationWarning,
             stacklevel=3,
         )
@@ -80,7 +80,7 @@ def _warn(effects: str) -> None:
 def _remedy(points: int | None, effects: int) -> str:
     if points is not None and points < CHOICES[effects][-1]:
         return f"Take more points (up to {CHOICES[effects][-1]}), or points='auto'"
-    return "Narrower priors on the effects' standard deviations (effect_scale) bring it down"
+    return "Narrower priors on the effects' standard deviations (effect_scale) reduce it"
 
 
 def _mode(model: MixedModel) -> tuple[Array, Array]:

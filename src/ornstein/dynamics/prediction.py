@@ -42,8 +42,8 @@ class Prediction:
             unstable, or its rate changes.
         kl_qp: KL(sampler ‖ posterior) in nats; kl_pq: KL(posterior ‖ sampler).
         relaxation_time: τ = −1/log ρ(F), in steps.
-        stable: whether a stationary covariance exists (in mean square, where the noise answers to
-            θ).
+        stable: whether a stationary covariance exists (in mean square, where the noise
+            depends on θ).
         time: "discrete" or "continuous".
         approximate: in words, what about it is not exact; empty if nothing is.
     """

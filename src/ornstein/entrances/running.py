@@ -94,7 +94,7 @@ def sample(
     """Draw from the posterior.
 
     Without a sampler the library chooses the cheapest way that should end trusted (see `orn.plan`),
-    runs it, judges it, and goes on with what the verdict calls for: at most four ways, listed in
+    runs it, judges it, and continues with what the verdict calls for: at most four ways, listed in
     `post.history`. With a sampler it runs that one, with every number that is not given chosen by
     theory, and does not judge. A network as a whole (its hidden units can be exchanged, and it has
     more parameters than a tenth of the rows) is refused without a sampler.
@@ -131,7 +131,7 @@ def sample(
         progress: show a progress bar on a terminal.
         client: a dask.distributed.Client: chains run on its workers, and a model on Dask
             collections shard by shard (see `ornstein.cluster`). With `checkpoint`, finished parts
-            are kept, and the same call goes on after a lost scheduler.
+            are kept, and the same call continues after a lost scheduler.
         first_chain: the number of the first chain; chain k has the same random streams in every run
             with this seed.
         checkpoint: a folder to write the whole state into, `every` so often ("30s", "5m", "1h" or
@@ -206,7 +206,7 @@ def _require_none(reason: str, given: Mapping[str, object]) -> None:
     """Refuse what would be passed over in silence."""
     for name, value in given.items():
         if value is not None:
-            raise InputError(f"{name} has no meaning here, because {reason}: leave it out")
+            raise InputError(f"{name} has no effect here, because {reason}: leave it out")
 
 
 def _on_cluster(client: Client, model: Model, request: SampleRequest) -> Posterior:

@@ -184,7 +184,7 @@ def require_noise(model: Model, theta: np.ndarray) -> None:
     scale, spread = math.exp(theta[place]), math.exp(model.init[place])
     if scale < NO_NOISE * spread:
         raise CurvatureError(
-            f"the columns explain y exactly: the noise scale runs to {scale:.1g}, below"
+            f"the columns explain y exactly: the noise scale tends to {scale:.1g}, below"
             f" {NO_NOISE:.0e} of y's standard deviation, and the posterior has no maximum. Give"
             " noise_scale a number, raise prior_precision or use fewer columns"
         )
@@ -279,7 +279,7 @@ def _own_columns(
     for word, count in parts.items():
         if word not in by_word:
             raise InputError(
-                f"the {law.name} family has no parameter {word!r} that columns could explain;"
+                f"the {law.name} family has no parameter {word!r} that columns can explain;"
                 f" it has {', '.join(by_word) or 'none'}"
             )
         found.append((by_word[word], first, first + count))

@@ -106,7 +106,7 @@ def chosen(
         draft = _Draft(np.array(np.broadcast_to(precision, shape)), *np.zeros((2, columns)))
         draft.shared = {item.word: Flat() for item in law.auxiliaries}
     draft.raw_intercept = raw
-    _override(draft, wanted.priors or {}, names)
+    _override(draft, {} if wanted.priors is None else wanted.priors, names)
     return _finished(draft, law, outputs, known, parts)
 
 
@@ -123,6 +123,11 @@ def _scaled(law: Family, facts: Facts, parts: tuple[tuple[str, int, int], ...]) 
 
 
 def _override(draft: _Draft, priors: Mapping[str, Prior], names: tuple[str, ...]) -> None:
+    if not isinstance(priors, Mapping):
+        raise InputError(
+            "priors must be a dictionary by name, as in {'age': orn.priors.Normal(0, 1)}; got"
+            f" {brief(priors)}"
+        )
     places = {name: place for place, name in enumerate(names)}
     for name, prior in priors.items():
         if not isinstance(prior, Prior):
@@ -151,7 +156,9 @@ def _require_known(name: str, shared: Mapping[str, Prior], names: tuple[str, ...
     possible = [*names, "intercept", *shared]
     close = difflib.get_close_matches(str(name), possible, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"there are {brief(possible)}"
-    raise InputError(f"priors names {brief(name)}, which is no column or parameter; {hint}")
+    raise InputError(
+        f"priors names {brief(name)}, which is neither a column nor a parameter; {hint}"
+    )
 
 
 def _put(draft: _Draft, place: int, prior: OnCoefficients) -> None:

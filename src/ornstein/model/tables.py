@@ -176,7 +176,8 @@ def require_one_index(tables: Iterable[tuple[str, object]]) -> None:
         elif _is_another_order(index, known[1]):
             first = int(np.argmax(np.asarray(index != known[1])))
             raise InputError(
-                f"the index of {what} has another order than that of {known[0]}: row {first} is"
+                f"the index of {what} is not in the same order as that of {known[0]}: row"
+                f" {first} is"
                 f" {_label(index, first)} in {what} and {_label(known[1], first)} in {known[0]}."
                 f" Rows are paired by position: put {what} into the order of {known[0]}"
                 f" ({what}.loc[{known[0]}.index]), or give {what}.to_numpy()"

@@ -160,6 +160,8 @@ class LastLayerPosterior(Posterior):
             net: the network, after `orn.load`.
         """
         network = self.network if net is None else self._attached(net)
+        if network is not None:
+            self._require_same(network)
         features = inputs if network is None else network.features(inputs)
         draws_at = self.at_temperature(self.draws)
         middle = self.at_temperature(self.mean)
@@ -181,14 +183,16 @@ class LastLayerPosterior(Posterior):
             raise InputError("this posterior was made from arrays of features: predict takes those")
         from ornstein.interfaces.networks.attach import network_of
 
-        network = network_of(self.framework, net, self.layer)
+        return network_of(self.framework, net, self.layer)
+
+    def _require_same(self, network: Network) -> None:
+        """Refuse a network whose last layer is another one, or was trained further."""
         for found, known in zip(network.head(), (self.weights, self.biases), strict=True):
             if known is None or found.shape != known.shape or _apart(found, known) > SAME:
                 raise InputError(
                     f"this is not the network that the posterior was made from: its layer"
                     f" {self.layer!r} holds other weights"
                 )
-        return network
 
     def __repr__(self) -> str:
         chains, draws, size = self.draws.shape

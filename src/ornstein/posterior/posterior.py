@@ -304,7 +304,7 @@ class Posterior(Questions):
         """Does the model fit the data? Findings with the size of what is missed, and a remedy;
         whether the draws can be trusted is another question, for `check`.
 
-        After `orn.load` give the model, which holds the data. At most 20,000 rows are looked at,
+        After `orn.load` give the model, which holds the data. At most 20,000 rows are examined,
         drawn by `seed`.
         """
         from ornstein.critique.critique import critique
@@ -327,7 +327,7 @@ class Posterior(Questions):
         """
         from ornstein.verdict.importance import reweigh
 
-        return reweigh(self, model if model is not None else self.model, draws, seed)
+        return reweigh(self, model, draws, seed)
 
     def group_effects(
         self,

@@ -110,7 +110,7 @@ def _predict(function: object) -> dict[str, object]:
 def load(path: str | Path) -> Posterior:
     """Read what `Posterior.save` wrote. Nothing in the file is executed.
 
-    How the noise answers to a spread is a function of the data and is not saved: the loaded
+    How the noise depends on θ is a function of the data and is not saved: the loaded
     curvature holds the noise met along the chain, so that its prediction is the one of the run.
     """
     meta, arrays = read_archive(path, FORMAT)

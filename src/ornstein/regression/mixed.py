@@ -42,7 +42,7 @@ from ornstein.regression.regress import (
     with_indicators,
 )
 from ornstein.regression.spec import Spec, moments, offset_of
-from ornstein.regression.table import as_frame, complete
+from ornstein.regression.table import as_frame, complete, filled
 from ornstein.regression.target import Target, target_of
 from ornstein.types import Array
 
@@ -67,7 +67,8 @@ class MixedTablePredict(MixedPredict):
         for name in (name for factor in self.groups for name in factor.effect_columns):
             require_column(frame.columns, name, "the fit's")
         x = new.matrix if isinstance(new.matrix, np.ndarray) else new.matrix.toarray()
-        z = np.concatenate([factor.matrix(frame, len(frame)) for factor in self.groups], axis=1)
+        known = filled(frame, self.spec.fills)
+        z = np.concatenate([factor.matrix(known, len(known)) for factor in self.groups], axis=1)
         whole = new.complete & ~np.isnan(z.sum(axis=1))
         said = new.said
         if not said and not whole.all():
@@ -145,10 +146,11 @@ def _mixed(
         raise InputError("a mixed model takes no weights: repeat rows, or leave the group term out")
     offset_names = [name for part in formula.offsets for name in part.column_names]
     others = [*response_part.column_names, *offset_names, *group_columns(terms)]
-    used = [*formula.column_names, *effect_features(terms)]
-    features = [name for name in dict.fromkeys(used) if name not in others]
-    require_known(frame, [*used, *others], formula)
-    rows = complete(frame, features, others, request.missing)
+    # of columns that the coefficients have not, none says where they are missing
+    others += [name for name in effect_features(terms) if name not in formula.column_names]
+    features = [name for name in formula.column_names if name not in others]
+    require_known(frame, [*features, *others], formula)
+    rows = complete(frame, features, others, request.missing, formula.label_names)
     formula = replace(with_indicators(formula, rows.fills), response=response_part, groups=terms)
     target = target_of(response_part, rows.frame, request.family, request.link)
     _require_family(target)
@@ -230,7 +232,8 @@ def _require_family(target: Target) -> None:
     law = target.law
     if law.name not in FAMILIES:
         raise InputError(
-            f"mixed models have the families {', '.join(FAMILIES)}; got {law.name}: {target.reason}"
+            f"mixed models support the families {', '.join(FAMILIES)}; got {law.name}:"
+            f" {target.reason}"
         )
     if law.link != law.links[0] or law.settings:
         raise InputError(
@@ -261,7 +264,7 @@ def _priors(request: Request, spec: Spec, columns: tuple[str, ...]) -> MixedPrio
     unknown = [name for name in chosen if name not in columns]
     if unknown:
         raise InputError(
-            f"priors name {unknown[0]!r}, which is no coefficient; the coefficients are"
+            f"priors name {unknown[0]!r}, which is not a coefficient; the coefficients are"
             f" {shown(columns)}. For the groups' effects use orn.MixedPriors(effect_scale=…)"
         )
     return MixedPriors(coef_sd={name: _sd(name, prior) for name, prior in chosen.items()})

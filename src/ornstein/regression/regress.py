@@ -99,9 +99,11 @@ def regression(request: Request, data: Any) -> Regression:
     read = [*formula.column_names, *(name for _, part in parts for name in part.column_names)]
     require_known(frame, [*read, *others], formula, weighted)
     features = [name for name in dict.fromkeys(read) if name not in others]
-    rows = complete(frame, features, others, request.missing)
+    labels = [name for part in (formula, *dict(parts).values()) for name in part.label_names]
+    rows = complete(frame, features, others, request.missing, labels)
     notes += (rows.note,) if rows.note else ()
     formula = replace(with_indicators(formula, rows.fills), response=formula.response)
+    parts = [(word, with_indicators(part, rows.fills)) for word, part in parts]
     assert formula.response is not None
     target = target_of(formula.response, rows.frame, request.family, request.link)
     spec = Spec(
@@ -182,8 +184,13 @@ def _named(name: str, formula: Formula, weighted: tuple[str, ...]) -> str:
 
 
 def with_indicators(formula: Formula, fills: Mapping[str, float | str]) -> Formula:
-    """A term for each column that says where a number is missing."""
-    marks = [indicator(name) for name, value in fills.items() if not isinstance(value, str)]
+    """A term for each of its columns that says where a number is missing."""
+    read = formula.column_names
+    marks = [
+        indicator(name)
+        for name, value in fills.items()
+        if name in read and not isinstance(value, str)
+    ]
     if not marks:
         return formula
     return Formula.of(" + ".join([formula.text, *(quoted(name) for name in marks)]))

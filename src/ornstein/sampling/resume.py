@@ -126,7 +126,9 @@ def newest(folder: Path) -> tuple[Path, Meta, dict[str, Array]]:
             continue
         if refused:
             warnings.warn(
-                f"{refused[0]}; going on from {path.name} instead", CheckpointWarning, stacklevel=3
+                f"{refused[0]}; continuing from {path.name} instead",
+                CheckpointWarning,
+                stacklevel=3,
             )
         return path, meta, arrays
     raise FileError("; ".join(refused))
@@ -155,7 +157,7 @@ def _restored(
             " sampler=…"
         )
     if rule is not None and not isinstance(rule, Sampler):
-        raise FileError(f"{path} holds a {type(rule).__name__} in the place of a sampler")
+        raise FileError(f"{path} holds a {type(rule).__name__} in place of a sampler")
     tuned = Tuned(dynamics, local, dynamics.predict(local))
     require_stable(dynamics, tuned.prediction)
     session = Session(
@@ -182,7 +184,8 @@ def _extended(plan: Schedule, draws: int | None) -> Schedule:
         return plan
     if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < plan.draws:
         raise InputError(
-            f"draws must be a whole number and at least {plan.draws}, what was first asked for; got"
+            f"draws must be a whole number and at least {plan.draws}, the number first asked"
+            " for; got"
             f" {draws!r}"
         )
     return replace(plan, draws=int(draws))

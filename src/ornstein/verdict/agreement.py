@@ -12,6 +12,7 @@ from ornstein.theory.modes import as_matrix
 from ornstein.types import Array
 from ornstein.verdict import thresholds
 from ornstein.verdict.finding import Finding, graded, rounded
+from ornstein.verdict.monte_carlo import variances_error
 from ornstein.verdict.subject import Subject
 
 
@@ -27,6 +28,11 @@ def as_predicted(subject: Subject) -> Finding | None:
         return None
     found, predicted = subject.posterior.covariance, law.prediction.covariance
     assert predicted is not None
+    if found.ndim < predicted.ndim:  # of thousands of parameters only the variances are kept
+        error = variances_error(
+            subject.posterior.moment_process(), subject.posterior.settings["states"]
+        )
+        predicted = np.diagonal(predicted)
     distance = kl_covariance(found, predicted)
     excess, chance = distance - error.covariance, thresholds.CHANCE * error.covariance_sd
     small = thresholds.SMALL_KL + chance
@@ -55,7 +61,7 @@ def _worst_direction(subject: Subject, found: Array, predicted: Array) -> str:
     ratios, directions = scipy.linalg.eigh(as_matrix(found, size), as_matrix(predicted, size))
     place = int(np.argmax(np.abs(np.log(np.maximum(ratios, 1e-300)))))
     return (
-        f"variance {ratios[place]:.2g} times the predicted along"
+        f"variance {ratios[place]:.2g} times the predicted one along"
         f" {subject.words(directions[:, place])}"
     )
 

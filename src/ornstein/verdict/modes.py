@@ -33,6 +33,7 @@ APART = 3.0  # distance in z of a mode from all draws looked at
 # a mass that matters, and two sds.
 VISITED, REACHED = 0.5 * thresholds.SMALL_MASS, 2.0
 BARRIER = 1.0  # in nats, between two modes
+ROUNDING = 1e-12  # of U, relative: a bend smaller than this is none
 # Points that the mass about a mode is measured with, and how much wider than Laplace's Gaussian
 # theirs is, over √D: so that their weights vary by the same in any dimension.
 POINTS, WIDER = 64, 0.5
@@ -140,15 +141,15 @@ def other_modes(subject: Subject, weighted: Weighted | None) -> tuple[Mode, ...]
         return None
     density = close.density
     generator = np.random.default_rng(sequence(subject.seed, Purpose.VERDICT, 3))
-    ends, energies = _ends(subject, close, coordinates, generator)
+    ends = _ends(subject, close, coordinates, generator)
     near = coordinates.z(subject.some_draws(1000))
     middle = np.median(near, axis=0)
     found: list[Mode] = []
-    for end, energy in zip(ends, energies, strict=True):
+    for end in ends:
         known = [mode.z for mode in found]
         if _is_near(end, near, middle) or any(np.linalg.norm(end - other) < 0.5 for other in known):
             continue
-        if _barrier(density, coordinates, end, middle) - energy < BARRIER:
+        if not _parted(density, coordinates, end, middle):
             continue
         mode = _measured(subject, close, end, weighted, generator)
         if mode is not None:
@@ -158,23 +159,22 @@ def other_modes(subject: Subject, weighted: Weighted | None) -> tuple[Mode, ...]
 
 def _ends(
     subject: Subject, close: Close, coordinates: Coordinates, generator: np.random.Generator
-) -> tuple[Array, Array]:
-    """Where descents come to rest, in z, and U there; or the modes that are known already."""
+) -> Array:
+    """Where descents come to rest, in z; or the modes that are known already."""
     if subject.known_modes is not None:
         ends = coordinates.z(np.reshape(subject.known_modes, (-1, subject.dimension)))
         energies = close.density.values(coordinates.theta(ends)) if len(ends) else np.zeros(0)
-        rested = np.isfinite(energies)
-        return ends[rested], energies[rested]
+        return ends[np.isfinite(energies)]
     reserved = EVALUATIONS * FEWEST_DRAWS
     left = close.passes // 2 if close.rows else subject.passes_left(reserved)
     count = min(max(close.passes // (5 * STEPS), FEWEST), MOST, max(1, left // STEPS))
-    ends, energies, rested = descended(
+    ends, _, rested = descended(
         close.density,
         coordinates,
         coordinates.z(starts(subject, count, generator)),
         min(STEPS, left // count - 1),
     )
-    return ends[rested], energies[rested]
+    return ends[rested]
 
 
 def _is_near(point: Array, draws: Array, middle: Array) -> bool:
@@ -192,10 +192,17 @@ def _is_near(point: Array, draws: Array, middle: Array) -> bool:
     return bool(np.mean(reached) >= VISITED)
 
 
-def _barrier(density: Density, coordinates: Coordinates, one: Array, other: Array) -> float:
-    """The highest U on the straight line between two points."""
-    shares = np.linspace(0.0, 1.0, 17)[1:-1, None]
-    return float(np.max(density.values(coordinates.theta(one + shares * (other - one)))))
+def _parted(density: Density, coordinates: Coordinates, end: Array, middle: Array) -> bool:
+    """Whether U rises on the straight line from a mode to the middle of the draws, other than as a
+    convex function does: the one mode of a skewed posterior of many parameters lies far from its
+    mass, too.
+    """
+    shares = np.linspace(0.0, 1.0, 17)[:, None]
+    way = density.values(coordinates.theta(end + shares * (middle - end)))
+    if np.max(way[1:-1]) - way[0] < BARRIER:
+        return False
+    with np.errstate(invalid="ignore"):
+        return not np.all(np.diff(way, 2) >= -ROUNDING * np.abs(way).max())
 
 
 def _measured(
@@ -274,5 +281,5 @@ def modes_finding(subject: Subject, modes: tuple[Mode, ...] | None) -> Finding:
         f" {subject.posterior.names[place]} = {worst_one.theta[place]:.4g} (wanted: at most"
         f" {thresholds.SMALL_MASS:.0%}){mirrored}"
     )
-    remedy = "start chains at both modes and weigh them, or choose a prior that rules one out"
+    remedy = "start chains at both modes and weight them, or choose a prior that rules one out"
     return Finding(NAME, level, share, thresholds.SMALL_MASS, sentence, remedy)

@@ -4,11 +4,12 @@ covariance.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ornstein.theory import Process
+from ornstein.theory.modes import as_matrix
 from ornstein.types import Array
 
 
@@ -48,13 +49,41 @@ def expected_error(process: Process, states: int) -> MonteCarloError:
     0.001
     """
     modes = process.modes
+    full = modes.basis.ndim == 2 or process.stationary.ndim == 2
+    return _from_ratios(_ratios(process), states, full=full)
+
+
+def variances_error(process: Process, states: int) -> MonteCarloError:
+    """The same of the variances of the parameters alone, each compared with its own.
+
+    The variance of parameter a, of which mode k makes the share w_k, has the relative error
+    2 Σ_kl w_k w_l (1+r_k r_l)/(1−r_k r_l)/n squared. Errors of two parameters correlate as the
+    square of the parameters' own correlation.
+    """
+    size, ratio = process.modes.dimension, _ratios(process)
+    basis = as_matrix(process.modes.basis, size)
+    shares = basis * (as_matrix(process.stationary, size) @ basis.T).T
+    shares = shares / shares.sum(axis=1, keepdims=True)
+    products = np.multiply.outer(ratio, ratio)
+    parts = np.sum(shares @ ((1.0 + products) / (1.0 - products)) * shares, axis=1) * 2.0 / states
+    law = as_matrix(process.covariance(), size)
+    squares = law**2 / np.multiply.outer(np.diagonal(law), np.diagonal(law))
+    together = parts @ squares**2 @ parts
+    whole = _from_ratios(ratio, states, full=False)
+    return replace(
+        whole,
+        covariance=float(np.sum(parts) / 4.0),
+        covariance_sd=float(np.sqrt(2.0 * together) / 4.0),
+    )
+
+
+def _ratios(process: Process) -> Array:
+    """How much each mode keeps from one state to the next."""
     if process.window > 1:
-        ratio = np.zeros(modes.dimension)
-    elif modes.damping == 1.0:
-        ratio = (1.0 - modes.rates) ** process.spacing
-    else:
-        ratio = modes.radii**process.spacing
-    return _from_ratios(ratio, states, full=modes.basis.ndim == 2 or process.stationary.ndim == 2)
+        return np.zeros(process.modes.dimension)
+    if process.modes.damping == 1.0:
+        return np.asarray((1.0 - process.modes.rates) ** process.spacing)
+    return np.asarray(process.modes.radii**process.spacing)
 
 
 def independent_error(dimension: int, states: float, *, full: bool = True) -> MonteCarloError:

@@ -101,7 +101,9 @@ def stein_discrepancy(subject: Subject, batch_size: int | None = None) -> Findin
         f"KSD {found.value:.2g}, p = {found.p_value:.2g} (wanted: above {thresholds.DOUBTFUL_P})"
     )
     detail = f"{len(draws)} draws, scores from {how}"
-    remedy = "the draws do not fit the posterior's gradients: do what the other findings say"
+    remedy = (
+        "the draws do not fit the posterior's gradients: follow the remedies of the other findings"
+    )
     return Finding(name, level, found.p_value, thresholds.DOUBTFUL_P, sentence, remedy, detail)
 
 

@@ -18,8 +18,9 @@ from ornstein.ways.situation import Situation
 from ornstein.ways.way import Forecast, impossible
 
 PILOT = 60  # trajectories of warm-up and of the pilot
-# KL of the best Gaussian up to which its trajectories serve.
-NEAR = 0.5
+# KL of the best Gaussian up to which its trajectories serve: of few parameters, and for each of
+# many, whose distances from it add up.
+NEAR, NEAR_EACH = 0.5, 0.01
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,10 @@ class LockstepHmc:
         if request.init is not None:
             return impossible(self.name, "its chains start at draws of a Gaussian, not at init")
         distance = situation.gaussian_kl
-        if not distance <= NEAR:
-            return impossible(self.name, f"no Gaussian is near the posterior: KL {distance:.2g}")
+        if not distance <= max(NEAR, NEAR_EACH * situation.dim):
+            return impossible(
+                self.name, f"no Gaussian is close to the posterior: KL {distance:.2g}"
+            )
         # kicks of a trajectory that are accepted as often as wanted
         kicks = 1.0 + math.ceil(4.0 * math.sqrt(distance))
         transitions = PILOT + self.times * request.draws
@@ -53,7 +56,7 @@ class LockstepHmc:
             work,
             kicks * transitions * each,
             8.0 * request.draws * request.chains * situation.dim * self.times,
-            "exact; trajectories of a Gaussian that is near",
+            "exact; trajectories of a Gaussian that is close",
         )
 
     def run(

@@ -103,7 +103,7 @@ def _ordered_groups(X: Array, y: Array, weights: Array | None, groups: object) -
     import pandas
 
     if weights is not None:
-        raise InputError("sample_weight has no meaning with groups: repeat rows, or leave it out")
+        raise InputError("sample_weight is not supported with groups: repeat rows, or leave it out")
     codes, levels = group_codes(groups, len(X))
     table = pandas.DataFrame(X).assign(target=y, group=codes)
     order = np.argsort(pandas.util.hash_pandas_object(table, index=False).to_numpy(), kind="stable")
@@ -177,7 +177,7 @@ def _mixed(
 
     if family == "categorical":
         raise InputError(
-            f"y holds {len(estimator.classes_)} classes; with groups there may be two only"
+            f"y holds {len(estimator.classes_)} classes; with groups there may be only two"
         )
     if family == "gaussian" and estimator.noise_scale != "infer":
         raise InputError("noise_scale must be 'infer' where there are groups")

@@ -32,7 +32,9 @@ def checked_times(y: Array, family: str) -> Array:
             f" it holds {events[(events != 0) & (events != 1)][0]:g}"
         )
     if not np.any(events):
-        raise InputError("every time in y is censored: no event was seen, and no rate can be told")
+        raise InputError(
+            "every time in y is censored: no event was seen, and the rate cannot be inferred"
+        )
     return y
 
 

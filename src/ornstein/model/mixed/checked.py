@@ -126,8 +126,8 @@ def require_groups(rows: Rows, family: str, covariance: Covariance, levels: Arra
     if largest == 1 and rows.z is None and family in ("gaussian", "bernoulli", "ordinal"):
         raise InputError(
             f"each of the {len(levels)} groups has one row only: what varies between groups cannot"
-            f" be told from what varies within them in the {family} family. Leave the effect out:"
-            " orn.glm"
+            f" be told apart from what varies within them in the {family} family. Leave the"
+            " effect out: orn.glm"
         )
     if rows.z is not None:
         _require_different(rows.z, covariance.effects)
@@ -146,8 +146,8 @@ def _require_groups_of_factor(rows: Rows, predict: MixedPredict, place: int, lev
     if alone and effects == 1 and predict.family in ("gaussian", "bernoulli", "ordinal"):
         raise InputError(
             f"each of the {len(levels)} groups of {printable(name)!r} has one row only: what varies"
-            f" between them cannot be told from what varies within them in the {predict.family}"
-            " family. Leave the factor out"
+            f" between them cannot be told apart from what varies within them in the"
+            f" {predict.family} family. Leave the factor out"
         )
     for other in range(place):
         pairs = np.unique(rows.codes[:, [other, place]], axis=0)
@@ -180,6 +180,8 @@ def _effect_columns(Z: object, n_rows: int) -> tuple[Array | None, tuple[str, ..
         return None, ("intercept",)
     table, names = tables.features(Z, "Z")
     z = np.asarray(table.toarray() if tables.is_sparse(table) else table, dtype=float)
+    if not z.shape[1]:
+        raise InputError(f"Z must have columns; its shape is {z.shape}")
     if len(z) != n_rows:
         raise InputError(f"X has {n_rows} rows but Z has {len(z)}")
     require_finite("Z", z, names)

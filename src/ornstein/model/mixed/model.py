@@ -120,18 +120,19 @@ class MixedModel(Model):
             name = self.covariance.effects[i]
             if i == j and parameters[place] < start[place] - VANISHED:
                 raise CurvatureError(
-                    f"the standard deviation of {name!r} among groups runs to zero"
+                    f"the standard deviation of {name!r} among groups tends to zero"
                     f" ({np.exp(parameters[place]):.1g}): the groups differ in it no more than"
-                    " chance explains, and under a flat prior the likelihood has no maximum inside."
+                    " chance explains, and under a flat prior the likelihood has no interior"
+                    " maximum."
                     " Drop the effect, or use the default prior (priors=None), under which it stays"
                     " small"
                 )
             if i != j and abs(parameters[place]) > ONE:
                 other = self.covariance.effects[j]
                 raise CurvatureError(
-                    f"the correlation of {other!r} and {name!r} among groups runs to"
+                    f"the correlation of {other!r} and {name!r} among groups tends to"
                     f" {np.sign(parameters[place]):+.0f}: the data do not tell them apart, and"
-                    " under a flat prior the likelihood has no maximum inside. Use the default"
+                    " under a flat prior the likelihood has no interior maximum. Use the default"
                     " prior (priors=None), or uncorrelated effects, (x || g) or correlated=False"
                 )
 

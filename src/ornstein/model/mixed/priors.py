@@ -74,7 +74,7 @@ class MixedPriors:
             return usual if given is None else given
         for name, value in self.coef_sd.items():
             if name not in columns:
-                raise InputError(f"coef_sd names {brief(name)}, which is no column of X")
+                raise InputError(f"coef_sd names {brief(name)}, which is not a column of X")
             one = _positive(f"coef_sd of {name!r}", value, 1)
             assert one is not None
             usual[columns.index(name)] = one[0]
