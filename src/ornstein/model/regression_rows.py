@@ -58,8 +58,8 @@ class RegressionRows:
         response, labels = checked_response(y, law, n_data, classes)
         law = law if labels is None else law.of_classes(len(labels))
         own = len(labels) if labels is not None and law.classes else None
-        offset = _optional(offset, "offset", n_data, own)
-        weights = _optional(weights, "weights", n_data, None)
+        offset = one_per_row(offset, "offset", n_data, own)
+        weights = one_per_row(weights, "weights", n_data, None)
         if weights is not None and (np.any(weights < 0) or not np.any(weights > 0)):
             raise InputError("weights must not be negative, and not all zero")
         return cls(law, table, names, named, response, labels, weights, offset)
@@ -91,9 +91,10 @@ def _read(X: object, y: object) -> tuple[Any, tuple[str, ...], bool, object]:
     return table, opened.names or names, bool(opened.names), response
 
 
-def _optional(
+def one_per_row(
     values: ArrayLike | None, what: str, n_data: int, outputs: int | None
 ) -> np.ndarray | None:
+    """Finite numbers, one per row, or one per row and class; None where there are none."""
     if values is None:
         return None
     if outputs is None:
