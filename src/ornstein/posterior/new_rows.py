@@ -51,7 +51,7 @@ def _regression_rows(inputs: Any, width: int, names: tuple[str, ...]) -> tuple[A
     if single:
         rows = rows.T
     if tables.is_frame(inputs) and names and given != names:
-        rows, given = rows[:, _places(given, names)], names
+        rows, given = rows[:, places_of(given, names)], names
     if rows.shape[1] != width:
         raise InputError(f"predict needs rows of {width} columns; these have {rows.shape[1]}")
     known = names or given if not single else None
@@ -59,7 +59,7 @@ def _regression_rows(inputs: Any, width: int, names: tuple[str, ...]) -> tuple[A
     return rows if tables.is_sparse(rows) else np.asarray(rows), single
 
 
-def _places(given: tuple[str, ...], names: tuple[str, ...]) -> list[int]:
+def places_of(given: tuple[str, ...], names: tuple[str, ...]) -> list[int]:
     """Where in the table that was given the columns of the model are."""
     places = {name: place for place, name in enumerate(given)}
     known = set(names)
