@@ -26,7 +26,6 @@ from ornstein.interfaces.networks.work import Work, at_precision, outcomes_of
 from ornstein.model import tables
 from ornstein.model.regression import GLM
 from ornstein.posterior.last_layer import LastLayerPosterior, Network
-from ornstein.posterior.new_rows import places_of
 from ornstein.types import Array
 
 EVIDENCE = "evidence"
@@ -184,7 +183,7 @@ def _held_out(held_out: tuple[ArrayLike, ArrayLike], work: Work) -> tuple[Array,
     tables.require_one_index((("the features held out", held_out[0]), ("their y", held_out[1])))
     rows, outcomes = _matrix(held_out[0], "held_out"), outcomes_of(held_out[1])
     if tables.is_frame(held_out[0]) and work.names:
-        rows = rows[:, places_of(tables.features(held_out[0])[1], work.names)]
+        rows = rows[:, tables.places_of(tables.features(held_out[0])[1], work.names)]
     width = work.features.shape[1]
     if rows.shape[1] != width:
         raise InputError(f"held_out has {rows.shape[1]} features; the training rows have {width}")
