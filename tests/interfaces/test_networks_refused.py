@@ -9,6 +9,7 @@ import warnings
 import equinox as eqx
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 from flax import nnx
 from helpers import laplace_instead
@@ -176,3 +177,26 @@ def test_arrays_that_no_last_layer_is_made_of(case, monkeypatch):
         monkeypatch.undo()
     with pytest.raises(orn.InputError, match=words):
         orn.last_layer(**{"features": X, "y": Y, **QUICK, **changed})
+
+
+FRAME = pd.DataFrame(X, columns=["a", "b", "c"])
+
+
+def test_features_of_a_frame_are_found_by_name():
+    held = FRAME[:20], Y[:20]
+    post = orn.last_layer(FRAME, Y, held, **QUICK)
+    other = FRAME[["c", "a", "b"]]
+    np.testing.assert_array_equal(post.predict(other).mean, post.predict(FRAME).mean)
+    again = orn.last_layer(FRAME, Y, (other[:20], Y[:20]), **QUICK)
+    assert again.temperature == post.temperature
+    with pytest.raises(orn.InputError, match="lack column 'c'"):
+        post.predict(FRAME[["a", "b"]])
+
+
+@pytest.mark.parametrize("where", ["rows", "held_out"])
+def test_rows_of_another_order_are_not_paired_by_position(where):
+    turned = pd.Series(Y[::-1], index=FRAME.index[::-1])
+    y, held = (turned, None) if where == "rows" else (Y, (FRAME, turned))
+    for fit in (orn.last_layer, lambda *given, **more: orn.from_sklearn(trained(), *given, **more)):
+        with pytest.raises(orn.InputError, match="has another order than that of"):
+            fit(FRAME, y, held, **QUICK)

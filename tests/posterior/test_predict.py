@@ -60,6 +60,40 @@ def test_columns_are_found_by_name(family, tmp_path):
             fitted.predict(np.ones((2, 4)))
 
 
+def test_columns_of_a_mixed_model_are_found_by_name(tmp_path):
+    """Fixed effects, and columns whose coefficients vary among groups."""
+    groups = np.arange(N) // (N // 5)
+    model = orn.glmm(FRAME, Y, groups, Z=FRAME[["age", "size"]])
+    post = posterior(model, 0.1 * np.random.default_rng(1).normal(size=(2, 5, model.dim)))
+    loaded = orn.load(post.save(tmp_path / "fit.orn"))
+    new, varying = FRAME[:4], FRAME[["age", "size"]][:4]
+    turned = new[["rooms", "age", "size"]], varying[["size", "age"]]
+    wanted = post.predict({"X": new, "Z": varying}).draws
+    known = {"groups": "known", "model": model}
+    for fitted in (post, loaded):
+        for x, z in (turned, (new.to_numpy(), varying.to_numpy())):
+            assert np.array_equal(fitted.predict({"X": x, "Z": z}).draws, wanted)
+        found = [
+            fitted.predict({"X": x, "Z": z, "groups": groups[:4]}, **known).draws
+            for x, z in ((new, varying), turned)
+        ]
+        assert np.array_equal(*found)
+        for rows, words in [
+            (new[["rooms", "age"]], "lack column 'size'"),
+            (new * np.nan, "X holds a value that is not finite in column"),
+            (np.ma.masked_array(new, new > 0), "X has .* masked value"),
+            ({"X": new, "Z": varying * np.nan}, "Z holds a value that is not finite in column"),
+            (
+                {"X": new, "Z": varying, "groups": np.ma.masked_array(groups[:4], [1, 0, 0, 0])},
+                "groups has 1 masked value",
+            ),
+            ({"X": new, "Z": varying, "groups": [None, 0, 0, 0]}, "groups holds a missing label"),
+            ({"X": new, "Z": varying[::-1]}, "has another order than that of"),
+        ]:
+            with pytest.raises(orn.InputError, match=words):
+                fitted.predict(rows)
+
+
 def test_a_model_made_from_an_array_takes_columns_in_their_order():
     post = posterior(orn.glm(FRAME.to_numpy(), Y, prior_precision=1.0))
     wanted = post.predict(FRAME.to_numpy()).draws

@@ -277,6 +277,23 @@ def test_foreign_and_missing_files(model, tmp_path):
         orn.resume(tmp_path, model)
 
 
+def test_what_resuming_would_pass_over_is_refused(model, tmp_path):
+    options = {"draws": 10, "batch_size": 10, "warmup": 10, "thin": 2, "progress": False}
+    whole = orn.sample(model, orn.ConstantSGD("full"), checkpoint=tmp_path, every=0, **options)
+    for changed, words in [
+        ({"sampler": orn.SGLD()}, "the sampler is not that of the checkpoint"),
+        ({"sampler": orn.ConstantSGD("scalar")}, "the sampler is not that of the checkpoint"),
+        ({"validation": 3}, "validation has no effect here, because this is a run of orn.sample"),
+        ({"max_blocks": 9}, "max_blocks has no effect here"),
+        ({"curvature": 3}, "curvature must be a Curvature"),
+        ({"model": None}, "model must be a Model"),
+        ({"folder": None}, "folder must be the path of a folder"),
+    ]:
+        with pytest.raises(orn.InputError, match=words):
+            orn.resume(**{"folder": tmp_path, "model": model, "progress": False, **changed})
+    same(whole, orn.resume(tmp_path, model, sampler=orn.ConstantSGD("full"), progress=False))
+
+
 def test_a_folder_that_cannot_be_written_is_refused_before_the_run(model, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(orn.FileError, match="cannot make the folder"):

@@ -101,6 +101,12 @@ def test_a_run_goes_on_inside_its_way(state, saved, whole, tmp_path):
     assert [one.verdict for one in resumed.history] == [one.verdict for one in whole.history]
 
 
+def test_a_sampler_is_not_passed_over_where_the_library_chooses(saved, tmp_path):
+    folder = copied(saved["over"], tmp_path)
+    with pytest.raises(orn.InputError, match="the library chooses the way of this run"):
+        orn.resume(folder, regression(), sampler=orn.SGLD(), progress=False)
+
+
 def test_more_draws_by_resuming_twice(saved, tmp_path):
     folder = copied(saved["over"], tmp_path)
     longer = orn.sample(regression(), **{**OPTIONS, "draws": 60})

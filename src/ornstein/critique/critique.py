@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ornstein import markup
+from ornstein.checks import printable
 from ornstein.critique.calibration import calibration
 from ornstein.critique.dispersion import dispersion
 from ornstein.critique.evidence import Evidence
@@ -102,7 +103,7 @@ class Critique:
             )
             if finding.remedy:
                 lines.append(f"{under}→ {finding.remedy}")
-        return "\n".join(lines)
+        return "\n".join(printable(line, None) for line in lines)
 
     def __repr__(self) -> str:
         return f"Critique({self.level}, {len(self.findings)} findings)"

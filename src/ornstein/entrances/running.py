@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from ornstein.hyper.saved import KIND
 from ornstein.model.mixed.priors import MixedPriors
 from ornstein.model.model import Model
 from ornstein.model.network import require_no_network, warn_of_network
+from ornstein.model.required import require_model
 from ornstein.posterior.posterior import Posterior
 from ornstein.samplers import sampler_by_name
 from ornstein.sampling.request import SampleRequest
@@ -240,7 +242,7 @@ def resume(
         folder: what `orn.sample(..., checkpoint=folder)` or `orn.em` was given.
         model: the same model on the same data; another one is refused.
         sampler: needed only where the sampler holds a function of yours (a schedule) or a class of
-            yours.
+            yours; another one than the run's is refused.
         curvature: needed only where one with a `noise_response` or `hessian_product` of yours was
             given to `sample`.
         draws: more draws per chain than first asked for; None keeps the number.
@@ -248,11 +250,12 @@ def resume(
         max_blocks: of `em`: another bound than first asked for.
         every, progress: as for `sample`.
     """
+    require_model(model)
+    if not isinstance(folder, str | os.PathLike):
+        raise InputError(f"folder must be the path of a folder; got {folder!r}")
     path, meta, arrays = newest(Path(folder))
     if meta.get("kind") == KIND:
-        _require_none(
-            "these are checkpoints of orn.em", {"sampler": sampler, "curvature": curvature}
-        )
+        _require_none("this is a run of orn.em", {"sampler": sampler, "curvature": curvature})
         return climbs.resumed(
             path,
             every,
@@ -265,9 +268,9 @@ def resume(
             progress=progress,
         )
     _require_none(
-        "these are checkpoints of orn.sample", {"validation": validation, "max_blocks": max_blocks}
+        "this is a run of orn.sample", {"validation": validation, "max_blocks": max_blocks}
     )
     if meta.get("kind") == WAYS:
-        _require_none("the library chose the way of this run", {"sampler": sampler})
+        _require_none("the library chooses the way of this run", {"sampler": sampler})
         return resumed(path, every, meta, arrays, model, curvature, draws, progress)
     return resumed_here(path, every, meta, arrays, model, sampler, curvature, draws, progress)

@@ -202,6 +202,29 @@ def numbered(count: int) -> tuple[str, ...]:
     return tuple(f"x{position}" for position in range(count))
 
 
+def places_of(given: tuple[str, ...], names: tuple[str, ...]) -> list[int]:
+    """Where in the table that was given the columns of the model are."""
+    places = {name: place for place, name in enumerate(given)}
+    known = set(names)
+    troubles = [
+        ("lack", [name for name in names if name not in places]),
+        ("have the unknown", [name for name in given if name not in known]),
+        ("repeat the", [name for place, name in enumerate(given) if places[name] != place]),
+    ]
+    for trouble, found in troubles:
+        if found:
+            raise InputError(
+                f"the rows to predict {trouble} column{'s' if len(found) > 1 else ''}"
+                f" {_listed(found)}; the model was made from {_listed(list(names))}"
+            )
+    return [places[name] for name in names]
+
+
+def _listed(names: list[str], most: int = 8) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(brief(name) for name in names[:most]) + more
+
+
 def _sparse(table: Any, what: str) -> Any:
     if table.ndim != 2 or table.dtype.kind not in NUMERIC:
         raise InputError(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ornstein.checks import brief, is_number
+from ornstein.checks import brief, is_number, printable
 from ornstein.errors import InputError, PredictionWarning
 from ornstein.posterior.at_draws import RowsAtDraws
 from ornstein.posterior.averaged_rows import Rows
@@ -93,7 +93,7 @@ class Effects:
         return self.along.plot(path)
 
     def __repr__(self) -> str:
-        return str(self.summary())
+        return str(self.summary().rename(index=printable))
 
     def _repr_html_(self) -> str:
         return self.summary().to_html(float_format=lambda number: f"{number:.4g}")

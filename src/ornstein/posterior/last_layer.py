@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from ornstein.checks import printable
 from ornstein.errors import InputError
 from ornstein.posterior.posterior import Posterior
 from ornstein.posterior.predictive import Predictive
@@ -91,7 +92,7 @@ class Calibration:
         ]
         for name, score in self.scores:
             numbers = f"{score.temperature:7.3f}{score.loss:9.4f}{score.error:9.4f}"
-            lines.append(f"  {name:34s}{numbers}")
+            lines.append(f"  {printable(name):34s}{numbers}")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -196,7 +197,9 @@ class LastLayerPosterior(Posterior):
 
     def __repr__(self) -> str:
         chains, draws, size = self.draws.shape
-        source = f" {self.layer!r} of a network in {self.framework}" if self.framework else ""
+        source = (
+            f" {self.layer!r} of a network in {printable(self.framework)}" if self.framework else ""
+        )
         head = f"Last layer{source}: {size:,} weights, {chains * draws:,} draws"
         verdict = "" if self.verdict is None else f", {self.verdict.level}"
         return f"{head}{verdict}\n{self.calibration}"

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ornstein.checks import brief, require_finite
+from ornstein.checks import require_finite
 from ornstein.errors import InputError, PredictionWarning
 from ornstein.model import tables
 from ornstein.model.families.likelihood import Predict
@@ -51,32 +51,9 @@ def _regression_rows(inputs: Any, width: int, names: tuple[str, ...]) -> tuple[A
     if single:
         rows = rows.T
     if tables.is_frame(inputs) and names and given != names:
-        rows, given = rows[:, _places(given, names)], names
+        rows, given = rows[:, tables.places_of(given, names)], names
     if rows.shape[1] != width:
         raise InputError(f"predict needs rows of {width} columns; these have {rows.shape[1]}")
     known = names or given if not single else None
     require_finite("X", rows.data if tables.is_sparse(rows) else rows, known)
     return rows if tables.is_sparse(rows) else np.asarray(rows), single
-
-
-def _places(given: tuple[str, ...], names: tuple[str, ...]) -> list[int]:
-    """Where in the table that was given the columns of the model are."""
-    places = {name: place for place, name in enumerate(given)}
-    known = set(names)
-    troubles = [
-        ("lack", [name for name in names if name not in places]),
-        ("have the unknown", [name for name in given if name not in known]),
-        ("repeat the", [name for place, name in enumerate(given) if places[name] != place]),
-    ]
-    for trouble, found in troubles:
-        if found:
-            raise InputError(
-                f"the rows to predict {trouble} column{'s' if len(found) > 1 else ''}"
-                f" {_listed(found)}; the model was made from {_listed(list(names))}"
-            )
-    return [places[name] for name in names]
-
-
-def _listed(names: list[str], most: int = 8) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(brief(name) for name in names[:most]) + more

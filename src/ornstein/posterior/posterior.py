@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from ornstein.checks import FULL_LIMIT, brief, is_number
+from ornstein.checks import FULL_LIMIT, brief, is_number, printable
 from ornstein.curvature.curvature import Curvature
 from ornstein.dynamics.dynamics import Dynamics
 from ornstein.dynamics.prediction import Prediction
@@ -257,7 +257,7 @@ class Posterior(Questions):
         how = self.settings.get("way") or self.settings.get("sampler")
         if self.dynamics is not None:
             how = self.dynamics.sampler
-        by = f", by {how}" if how else ""
+        by = f", by {printable(how)}" if how else ""
         return f"Posterior({size:,} parameters, {chains} × {draws:,} draws{by})"
 
     def _repr_html_(self) -> str:

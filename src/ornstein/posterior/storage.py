@@ -171,6 +171,11 @@ def _require_consistent(posterior: Posterior) -> Posterior:
         )
     if not np.all(np.isfinite(posterior.draws)) or not isinstance(posterior.settings, dict):
         raise ValueError("draws that are not finite, or settings that are not a table")
+    if not all(isinstance(name, str) for name in posterior.names):
+        raise ValueError("names that are no text")
+    for name, values in (posterior.constrained or {}).items():
+        if values.shape[:2] != posterior.draws.shape[:2] or values.dtype.kind not in "biuf":
+            raise ValueError(f"{name!r} of shape {values.shape} beside the draws")
     return posterior
 
 

@@ -70,8 +70,7 @@ class SampleRequest:
             raise InputError(
                 f"first_chain must be a whole number, 0 or more; got {brief(self.first_chain)}"
             )
-        if not isinstance(self.checkpoint, str | os.PathLike | None):
-            raise InputError(f"checkpoint must be the path of a folder; got {self.checkpoint!r}")
+        require_folder(self.checkpoint)
         require_curvature(self.curvature)
         if self.extrapolate and self.checkpoint is not None:
             raise InputError(
@@ -86,3 +85,9 @@ class SampleRequest:
     @property
     def chain_numbers(self) -> range:
         return range(self.first_chain, self.first_chain + int(self.chains))
+
+
+def require_folder(checkpoint: object) -> None:
+    """Refuse what is neither the path of a folder nor None."""
+    if not isinstance(checkpoint, str | os.PathLike | None):
+        raise InputError(f"checkpoint must be the path of a folder; got {brief(checkpoint)}")

@@ -37,6 +37,7 @@ from ornstein.sampling.checkpoint import (
 )
 from ornstein.sampling.expected import checked_plan, require_dynamics, require_state
 from ornstein.sampling.fingerprint import fingerprint, require_same, require_version
+from ornstein.sampling.identity import identity
 from ornstein.sampling.plan import Schedule, require_stable
 from ornstein.sampling.run import finished
 from ornstein.sampling.session import Session
@@ -146,6 +147,7 @@ def _restored(
     require_model(path, meta["fingerprint"], model)
     state = nested(arrays)
     asked = meta["fingerprint"]["options"]
+    _require_same_sampler(meta, sampler)
     plan = _extended(checked_plan(meta["plan"], state["chains"], asked), draws)
     local = _curvature(meta, arrays, model, curvature)
     rule: Any = sampler if meta["sampler"] == "given" else rebuild(meta["sampler"], arrays)
@@ -170,6 +172,17 @@ def _restored(
     require_state(session, state)
     session.restore(state)
     return session
+
+
+def _require_same_sampler(meta: Meta, sampler: Sampler | Dynamics | None) -> None:
+    """Refuse another sampler than the run's, where the checkpoint holds that one."""
+    held = "given" not in (meta["sampler"], meta["dynamics"])
+    if sampler is None or not held:
+        return
+    if identity(sampler) != meta["fingerprint"]["options"]["sampler"]:
+        raise InputError(
+            "the sampler is not that of the checkpoint, which holds its own: leave sampler out"
+        )
 
 
 def _with_draws(before: Meta, plan: Schedule) -> dict[str, object]:

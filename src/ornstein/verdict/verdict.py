@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from ornstein import markup
+from ornstein.checks import printable
 from ornstein.errors import InputError, TrustWarning
 from ornstein.posterior.own_model import model_of
 from ornstein.posterior.working import as_run
@@ -143,9 +144,10 @@ class Verdict:
 
 
 def _wrapped(text: str, first: str, following: str) -> list[str]:
-    return textwrap.wrap(
+    lines = textwrap.wrap(
         text, WIDTH, initial_indent=first, subsequent_indent=following, break_long_words=False
     )
+    return [printable(line, None) for line in lines]
 
 
 def check(

@@ -111,8 +111,10 @@ def fitted(
 ) -> LastLayerPosterior:
     """As `last_layer`, for features that a network has made; `classes` are those of its outputs."""
     _require_known(options)
+    tables.require_one_index((("features", features), ("y", y)))
     rows = _matrix(features, "features")
-    work = Work.of(rows, y, task, head, classes)
+    names = tables.features(features)[1] if tables.is_frame(features) else ()
+    work = Work.of(rows, y, task, head, classes, names)
     held = None if held_out is None else _held_out(held_out, work)
     model, found, warned = _chosen_prior(work, options.get("prior_precision", EVIDENCE))
     curvature = measure(model, mode=found)
@@ -178,7 +180,10 @@ def _held_out(held_out: tuple[ArrayLike, ArrayLike], work: Work) -> tuple[Array,
     """Features, and the codes or numbers that were to be predicted."""
     if not isinstance(held_out, tuple) or len(held_out) != 2:
         raise InputError("held_out must be a pair: features and y of rows kept aside")
+    tables.require_one_index((("the features held out", held_out[0]), ("their y", held_out[1])))
     rows, outcomes = _matrix(held_out[0], "held_out"), outcomes_of(held_out[1])
+    if tables.is_frame(held_out[0]) and work.names:
+        rows = rows[:, tables.places_of(tables.features(held_out[0])[1], work.names)]
     width = work.features.shape[1]
     if rows.shape[1] != width:
         raise InputError(f"held_out has {rows.shape[1]} features; the training rows have {width}")

@@ -56,10 +56,12 @@ def from_sklearn(
            [1., 0., 0.]])
     """
     network = SklearnNetwork.of(net)
+    tables.require_one_index((("X", X), ("y", y)))
     held = None
     if held_out is not None:
         if not isinstance(held_out, tuple) or len(held_out) != 2:
             raise InputError("held_out must be a pair (X, y)")
+        tables.require_one_index((("the X held out", held_out[0]), ("its y", held_out[1])))
         held = network.features(held_out[0]), held_out[1]
     task = "regression" if network.classes is None else "classification"
     features = network.features(X)

@@ -28,7 +28,7 @@ class Work:
     """Features and outcomes that were checked, and the trained layer where it is known.
 
     `unit` is the precision at which a feature of average size moves a predictor by 1, or by the
-    spread of a regression's y.
+    spread of a regression's y. `names` are those of the features' columns, where they have some.
     """
 
     features: Array
@@ -37,6 +37,7 @@ class Work:
     classes: Array | None
     head: tuple[Array, Array] | None
     unit: float
+    names: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -46,6 +47,7 @@ class Work:
         task: str,
         head: tuple[Array, Array] | None,
         classes: ArrayLike | None,
+        names: tuple[str, ...] = (),
     ) -> Work:
         outcomes = outcomes_of(y)
         if outcomes.dtype.kind == "f":
@@ -70,7 +72,7 @@ class Work:
             spread = float(np.var(outcomes))
             if not spread > 0:
                 raise InputError("y is constant: there is nothing to predict")
-            return cls(features, outcomes, "gaussian", None, head, square / spread)
+            return cls(features, outcomes, "gaussian", None, head, square / spread, names)
         known = in_order(outcomes)[0] if classes is None else np.asarray(classes)
         if known.size < 2:
             raise InputError("y holds one class only: there is nothing to separate")
@@ -89,13 +91,14 @@ class Work:
                 f" narrower last hidden layer, or give orn.last_layer the first {most} principal"
                 " components of the features"
             )
-        return cls(features, outcomes, family, known, head, square)
+        return cls(features, outcomes, family, known, head, square, names)
 
     def model(self, precision: float) -> GLM:
         """The regression at a prior precision."""
+        table = tables.Named(self.features, self.names) if self.names else self.features
         if self.family != "gaussian":
             return glm(
-                self.features,
+                table,
                 self.outcomes,
                 self.family,
                 prior_precision=precision,
@@ -107,7 +110,7 @@ class Work:
             "intercept": Normal(float(np.mean(self.outcomes)), BIAS * spread),
             "scale": InverseGamma(1.0, LEAST_NOISE * spread),
         }
-        base = glm(self.features, self.outcomes, prior_precision=1.0, priors=priors)
+        base = glm(table, self.outcomes, prior_precision=1.0, priors=priors)
         return at_precision(base, precision)
 
     def logits(self, features: Array, weights: Array, biases: Array) -> Array:

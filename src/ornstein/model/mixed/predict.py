@@ -8,6 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from ornstein.checks import require_finite
 from ornstein.errors import InputError
 from ornstein.model import tables
 from ornstein.model.mixed.covariance import Covariance
@@ -93,15 +94,16 @@ class MixedPredict:
             raise InputError(
                 "give the rows to predict as X, or as a dict with 'X', 'groups' and 'Z'"
             )
-        x = np.asarray(tables.features(given["X"])[0], dtype=float)
+        tables.require_one_index(given.items())
+        x = _columns(given["X"], self.columns[: len(self.columns) - self.intercept], "X")
         effects = len(self.covariance.effects)
         if "Z" in given:
-            z = np.asarray(tables.features(given["Z"])[0], dtype=float)
+            z = _columns(given["Z"], self.covariance.effects, "Z")
         else:
             z = np.ones((len(x), 1))
         if z.shape != (len(x), effects):
             raise InputError(f"predict needs Z of shape {(len(x), effects)}; it has {z.shape}")
-        labels = np.asarray(given["groups"]) if "groups" in given else None
+        labels = tables.labels(given["groups"], "groups") if "groups" in given else None
         if labels is not None and labels.shape != (len(x),):
             raise InputError(f"X has {len(x)} rows but groups has shape {labels.shape}")
         return NewGroupRows(x, z, (labels,))
@@ -134,3 +136,16 @@ class MixedPredict:
         if meta["family"] not in FAMILIES or not fits or not whole:
             raise ValueError("a mixed model that does not fit its parameters")
         return cls(meta["family"], covariance, columns, bool(meta["intercept"]), factors)
+
+
+def _columns(table: Any, names: tuple[str, ...], what: str) -> Array:
+    """The matrix of some rows; the columns of a frame are found by name, where the fit's had
+    names.
+    """
+    matrix, given = tables.features(table, what)
+    found = np.asarray(matrix.toarray() if tables.is_sparse(matrix) else matrix, dtype=float)
+    numbered = {tables.numbered(len(names)), tuple(f"z{place}" for place in range(len(names)))}
+    if tables.is_frame(table) and (names not in numbered or set(given) == set(names)):
+        found = found[:, tables.places_of(given, names)]
+    require_finite(what, found, given)
+    return found
