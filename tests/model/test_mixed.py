@@ -259,8 +259,9 @@ def test_degenerate_groups_are_sentences():
     ones = np.ones((20, 1))
     with pytest.raises(InputError, match="one group only"):
         orn.glmm(x, y, np.zeros(20))
-    with pytest.raises(InputError, match="one row only"):
-        orn.glmm(x, y, np.arange(20))
+    for Z in (None, 2.0 * ones):
+        with pytest.raises(InputError, match="one row only"):
+            orn.glmm(x, y, np.arange(20), Z)
     with pytest.raises(InputError, match="2 missing labels, first in row 3"):
         orn.glmm(x, y, np.where(np.isin(np.arange(20), [3, 7]), np.nan, labels))
     with pytest.raises(InputError, match="collinear"):
