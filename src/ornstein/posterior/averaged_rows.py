@@ -11,6 +11,7 @@ import numpy as np
 from ornstein.checks import brief
 from ornstein.errors import InputError
 from ornstein.model import tables
+from ornstein.model.mixed.model import MixedModel
 from ornstein.model.regression import GLM
 from ornstein.regression.columns import coded, is_category, numbers
 from ornstein.regression.mixed import MixedTablePredict, table_of
@@ -144,4 +145,6 @@ def _table(data: object, model: Model | None, what: str) -> PyTree:
         )
     if isinstance(model, GLM):
         return model.table
+    if isinstance(model, MixedModel) and model.frame is not None:
+        return model.frame
     raise InputError(f"{what} needs the rows to average over: give data= with the table")

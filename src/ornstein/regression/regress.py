@@ -86,8 +86,6 @@ class Regression(GLM):
 def regression(request: Request, data: Any) -> Regression:
     """The Model of a formula on the rows of a table."""
     frame = as_frame(data, request.decimal)
-    if not isinstance(request.weights, str):
-        tables.require_one_index((("data", frame), ("weights", request.weights)))
     formula, left_out = formula_of(request, frame)
     require_no_groups(formula)
     notes = (*frame.attrs.get("notes", ()), *left_out)
@@ -121,7 +119,7 @@ def regression(request: Request, data: Any) -> Regression:
     matrix = _built(spec, rows.frame)
     scale = float(np.std(target.values)) if target.law.follows_response else 1.0
     spec = spec.with_numbers(*moments(matrix), scale)
-    weights = _weights(request.weights, rows.frame, rows.kept)
+    weights = weights_of(request.weights, rows.frame, rows.kept)
     offset = offset_of(spec.offsets, rows.frame)
     return _model(spec, matrix, target, weights, offset, request).replace(frame=rows.given)
 
@@ -260,7 +258,8 @@ def _first_broken(matrix: Any) -> tuple[int, int, int] | None:
     return int(found.col[bad][0]), int(bad.sum()), int(found.row[bad].min())
 
 
-def _weights(weights: Any, frame: pandas.DataFrame, kept: Array) -> Array | None:
+def weights_of(weights: Any, frame: pandas.DataFrame, kept: Array) -> Array | None:
+    """One weight for each row that is used; `weights` name a column, or are one for each row."""
     if weights is None:
         return None
     if isinstance(weights, str):

@@ -24,6 +24,7 @@ from ornstein.posterior.working import as_run
 from ornstein.streams import require_seed
 from ornstein.verdict.agreement import as_predicted
 from ornstein.verdict.assumptions import assumptions
+from ornstein.verdict.components import effects_near_zero
 from ornstein.verdict.convergence import chains_agree, length, stationary
 from ornstein.verdict.distance import predicted_distance
 from ornstein.verdict.finding import LEVELS, NOTE, SKIPPED, Finding, worst
@@ -254,6 +255,7 @@ def _explanations(subject: Subject) -> list[Finding]:
         ("as predicted", lambda: [as_predicted(subject)]),
         ("predicted distance", lambda: [predicted_distance(subject)]),
         ("assumptions", lambda: assumptions(subject)),
+        ("effects near zero", lambda: [effects_near_zero(subject)]),
     )
     found = []
     for name, look in looks:
