@@ -224,8 +224,8 @@ def glm(
     law = law if classes is None else law.of_classes(len(classes))
     intercept = intercept and law.intercepts
     outputs = len(classes) if classes is not None and law.classes else 1
-    model_offset = _optional(offset, "offset", n_data, outputs if law.classes else None)
-    model_weights = _optional(weights, "weights", n_data, None)
+    model_offset = one_per_row(offset, "offset", n_data, outputs if law.classes else None)
+    model_weights = one_per_row(weights, "weights", n_data, None)
     if model_weights is not None and (np.any(model_weights < 0) or not np.any(model_weights > 0)):
         raise InputError("weights must not be negative, and not all zero")
 
@@ -269,7 +269,7 @@ def glm(
         data["weight"] = model_weights
     if model_offset is not None:
         data["offset"] = model_offset
-    predict = Predict(likelihood, names if named else ())
+    predict = Predict(likelihood, names if named else (), offset=model_offset is not None)
     model = GLM(likelihood, data, prior.log_prior, params, predict, hyper, names=parameter_names)
     return model.replace(
         loss=replace(model.loss, traits=likelihood.traits),
@@ -365,9 +365,10 @@ def _positive(what: str, value: ArrayLike) -> np.ndarray:
     return np.asarray(float(value))
 
 
-def _optional(
+def one_per_row(
     values: ArrayLike | None, what: str, n_data: int, outputs: int | None
 ) -> np.ndarray | None:
+    """Finite numbers, one per row, or one per row and class; None where there are none."""
     if values is None:
         return None
     if outputs is None:
@@ -375,10 +376,8 @@ def _optional(
     else:
         array = np.asarray(tables.features(values)[0], dtype=float)
         if array.shape != (n_data, outputs):
-            raise InputError(
-                f"{what} must have shape {(n_data, outputs)}, one number per row and class; it has"
-                f" {array.shape}"
-            )
+            wanted = f"{(n_data, outputs)}, one number per row and class"
+            raise InputError(f"{what} must have shape {wanted}; it has {array.shape}")
     if array.shape[0] != n_data:
         raise InputError(f"X has {n_data} rows but {what} has {array.shape[0]}")
     require_finite(what, array)

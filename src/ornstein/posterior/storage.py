@@ -86,6 +86,7 @@ def save_posterior(posterior: Posterior, path: Path) -> Path:
     if isinstance(posterior.predict_function, Predict):
         meta["glm"] = vars(posterior.predict_function.likelihood)
         meta["columns"] = list(posterior.predict_function.columns)
+        meta["offset"] = posterior.predict_function.offset
     if isinstance(posterior.predict_function, TablePredict):
         meta["table"] = posterior.predict_function.spec.to_json()
     if isinstance(posterior.predict_function, MixedPredict):
@@ -187,10 +188,11 @@ def _assemble(meta: Meta, arrays: dict[str, np.ndarray]) -> Posterior:
             replace(dynamics, control_variates=False) if _controlled(dynamics) else dynamics
         ).predict(along)
     if "glm" in meta:
-        predict = Predict(Likelihood(**meta["glm"]), _columns(meta, layout))
+        offset = meta.get("offset") is True  # files of 0.1 do not say
+        predict = Predict(Likelihood(**meta["glm"]), _columns(meta, layout), offset=offset)
         if "table" in meta:
             spec = _matching(Spec.from_json(meta["table"]), layout)
-            predict = TablePredict(predict.likelihood, spec.feature_names, spec)
+            predict = TablePredict.of(predict.likelihood, spec)
     if "mixed" in meta:
         predict = MixedPredict.from_json(meta["mixed"], layout)
         if "groups" in meta:
