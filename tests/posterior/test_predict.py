@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+import scipy.special
 from peak_memory import with_tests
 
 import ornstein as orn
@@ -251,3 +252,30 @@ def test_sparse_rows_stay_sparse():
     )
     assert run.returncode == 0, run.stderr
     assert float(run.stdout) < 500.0
+
+
+@pytest.mark.parametrize("family", ["poisson", "categorical"])
+def test_rows_of_a_model_with_an_offset_need_theirs(family, tmp_path):
+    own = np.random.default_rng(3)
+    X, y, new = own.normal(size=(30, 2)), np.arange(30) % 3, own.normal(size=(4, 2))
+    lead = (3,) if family == "categorical" else ()
+    model = orn.glm(X, y, family, offset=own.normal(size=(30, *lead)))
+    post = orn.laplace(model, draws=20, seed=0)
+    given = own.normal(size=(4, *lead))
+    u = new @ post.params["coef"][0, 5] + post.params["intercept"][0, 5] + given
+    wanted = np.exp(u) if family == "poisson" else scipy.special.softmax(u, axis=-1)
+    for fit in (post, orn.load(post.save(tmp_path / "fit.orn"))):
+        np.testing.assert_allclose(fit.predict(new, offset=given).draws[5], wanted, rtol=1e-9)
+        none = fit.predict(new, offset=0.0).draws
+        np.testing.assert_array_equal(none, fit.predict(new, offset=np.zeros((4, *lead))).draws)
+        with pytest.raises(orn.InputError, match="does not know that of these rows"):
+            fit.predict(new)
+    with pytest.raises(orn.InputError, match="offset"):
+        post.predict(new, offset=given[:3])
+    table = {"x": X[:, 0], "y": y, "days": 1.0 + y}
+    of_table = orn.regress("y ~ x + offset(log(days))", table, "poisson", progress=False)
+    counted = orn.laplace(of_table, draws=20, seed=0)
+    with pytest.raises(orn.InputError, match="does not know that of these rows"):
+        counted.predict(X[:, :1])
+    with pytest.raises(orn.InputError, match="leave offset= out"):
+        counted.predict(table, offset=1.0)

@@ -237,6 +237,9 @@ def test_an_indicator_stands_where_its_column_does():
     model = model_of("count ~ colour", table, parts=(("zero", "length"),), **settings)
     assert model.feature_names[-2:] == ("zero:length", "zero:length_missing")
     assert "length_missing" not in model.feature_names
+    absent = table.assign(price=table["price"].where(table["length"].notna()))
+    model = model_of("price ~ length", absent, missing="indicator")  # no row is left to mark
+    assert model.feature_names == ("length",) and model.n_data == 58
     with pytest.raises(orn.InputError, match=r"adds a column 'length_missing'.* rename it"):
         clash = table.assign(length_missing=1.0 * np.arange(60))
         model_of("price ~ length + length_missing", clash, missing="indicator")

@@ -238,7 +238,7 @@ def glm(
         rows.data(),
         prior.log_prior,
         places.zeros | start,
-        Predict(likelihood, rows.names if rows.named else ()),
+        Predict(likelihood, rows.names if rows.named else (), offset=rows.offset is not None),
         hyper,
         names=places.names,
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ornstein.checks import printable
 from ornstein.errors import InputError
@@ -148,6 +149,7 @@ class LastLayerPosterior(Posterior):
         groups: str | None = None,
         model: Model | None = None,
         *,
+        offset: ArrayLike | float | None = None,
         net: PyTree = None,
     ) -> Predictive:
         """What is predicted for new rows, at the temperature: probabilities of the classes, or the
@@ -156,7 +158,7 @@ class LastLayerPosterior(Posterior):
         Args:
             inputs: what the network takes, and it is run; features, where the posterior was made
                 from arrays, or was loaded from a file and no `net` is given.
-            draws, seed, model: as for every Posterior.
+            draws, seed, model, offset: as for every Posterior.
             groups: only for mixed models.
             net: the network, after `orn.load`.
         """
@@ -167,7 +169,7 @@ class LastLayerPosterior(Posterior):
         draws_at = self.at_temperature(self.draws)
         middle = self.at_temperature(self.mean)
         tempered = replace(self, draws=draws_at, moments=_about(self, middle))
-        return Posterior.predict(tempered, features, draws, seed, groups, model)
+        return Posterior.predict(tempered, features, draws, seed, groups, model, offset=offset)
 
     def at_temperature(self, draws: Array) -> Array:
         """Parameters (…, D) whose predictions at temperature 1 are those of `draws` at

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from numpy.typing import ArrayLike
+
 from ornstein.checks import is_whole
 from ornstein.errors import InputError
 from ornstein.model.families.likelihood import Predict
@@ -60,6 +62,8 @@ class Questions:
         seed: int = 0,
         groups: str | None = None,
         model: Model | None = None,
+        *,
+        offset: ArrayLike | float | None = None,
     ) -> Predictive:
         """What is predicted for new rows, from at most `draws` draws of the posterior, in float64:
         `.mean`, `.sd` and `.interval()` of the expectation E[y | inputs, θ], and the same of a
@@ -67,7 +71,8 @@ class Questions:
 
         Where the model was made from a table with column names, a data frame's columns are found
         by name, and `regress` takes the offset from the new rows too. An array's columns are taken
-        in the order of the model's. Sparse rows stay sparse.
+        in the order of the model's. Sparse rows stay sparse. A model of `glm` with an offset needs
+        `offset` for these rows: a number, or one per row.
 
         For a mixed model `groups` says which effects enter: those of the "known" groups that the
         rows belong to, those of "new" ones, drawn from their distribution, or none, as in the
@@ -92,7 +97,7 @@ class Questions:
             found = of_function(self.predict_function, self.layout, chosen, inputs)
             return Predictive(Given(found))
         width = self.layout.shapes[self.layout.paths.index("coef")][0]
-        asked = asked_rows(self.predict_function, width, inputs)
+        asked = asked_rows(self.predict_function, width, inputs, offset)
         model = model_of(self, model)
         fixed = {} if model is None else model.hyperparameters
         rows = RowsAtDraws(

@@ -98,6 +98,7 @@ def _predict(function: object) -> dict[str, object]:
     if isinstance(function, Predict):
         meta["glm"] = vars(function.likelihood)
         meta["columns"] = list(function.columns)
+        meta["offset"] = function.offset
     if isinstance(function, MixedPredict):
         meta["mixed"] = function.to_json()
     if isinstance(function, TablePredict | MixedTablePredict):
@@ -233,11 +234,12 @@ def _predicting(meta: Meta, layout: Layout) -> Predict | MixedPredict | None:
         return MixedTablePredict.of_table(mixed, Spec.from_json(meta["table"]), meta["groups"])
     if "glm" not in meta:
         return None
-    predict = Predict(Likelihood(**meta["glm"]), _columns(meta, layout))
+    offset = meta.get("offset") is True  # files of 0.1 do not say
+    predict = Predict(Likelihood(**meta["glm"]), _columns(meta, layout), offset=offset)
     if "table" not in meta:
         return predict
     spec = _matching(Spec.from_json(meta["table"]), layout)
-    return TablePredict(predict.likelihood, spec.feature_names, spec)
+    return TablePredict.of(predict.likelihood, spec)
 
 
 def _square(matrix: np.ndarray, layout: Layout) -> np.ndarray:

@@ -12,7 +12,7 @@ import numpy as np
 from ornstein.checks import brief
 from ornstein.errors import InputError
 from ornstein.model import tables
-from ornstein.model.families.likelihood import Predict
+from ornstein.model.families.likelihood import Likelihood, Predict
 from ornstein.model.mixed.priors import MixedPriors
 from ornstein.model.regression import GLM, glm
 from ornstein.regression.columns import require_column, shown
@@ -62,6 +62,10 @@ class TablePredict(Predict):
     """E[y | x, θ] of the rows of a table, by the names of its columns."""
 
     spec: Spec = EMPTY
+
+    @classmethod
+    def of(cls, likelihood: Likelihood, spec: Spec) -> TablePredict:
+        return cls(likelihood, spec.feature_names, spec, offset=bool(spec.offsets))
 
     def new_rows(self, inputs: object) -> tables.NewRows | None:
         """Rows of a table, or a matrix with the columns of the design."""
@@ -338,7 +342,7 @@ def with_table(model: GLM, spec: Spec) -> Regression:
         names = labelled(names, spec.classes)
     labels = np.array(spec.classes, dtype=object) if spec.classes else None
     spec = replace(spec, priors=model.priors)
-    predict = TablePredict(model.predict.likelihood, spec.feature_names, spec)
+    predict = TablePredict.of(model.predict.likelihood, spec)
     changes = {"predict": predict, "names": names, "classes": labels, "spec": spec}
     vars(made).update({**vars(model), **changes})
     return made

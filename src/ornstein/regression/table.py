@@ -126,7 +126,10 @@ def complete(
     fills: dict[str, float | str] = {}
     given = frame
     if missing == "indicator":
-        fills = {name: _fill(frame[name], name in labels) for name in features if name in counts}
+        # in rows that stay, or there would be marks in no row
+        stays = frame[frame[list(others)].notna().all(axis=1)]
+        lacking = [name for name in features if stays[name].isna().any()]
+        fills = {name: _fill(frame[name], name in labels) for name in lacking}
         _require_free(fills, used)
         frame = filled(frame, fills)
     absent = frame[[name for name in used if name not in fills]].isna().any(axis=1).to_numpy()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -178,11 +178,13 @@ class PredictorLoss:
 class Predict:
     """E[y | x, θ] for new rows; what `Posterior.predict` calls.
 
-    `columns` are the names of the columns, where the model was made from a table that has them.
+    `columns` are the names of the columns, where the model was made from a table that has them;
+    `offset` is whether its rows had one, so that new ones need theirs.
     """
 
     likelihood: Likelihood
     columns: tuple[str, ...] = ()
+    offset: bool = field(default=False, kw_only=True)
 
     def __call__(self, params: PyTree, x: Traced) -> Traced:
         likelihood = self.likelihood
