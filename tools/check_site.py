@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from chromium import Chromium, find_chromium
 
 PHONE, DESK = 390, 1200
+NO_WORDS = "No description has been provided for this image"  # what notebooks without words get
 LEAST_CONTRAST = 4.5  # WCAG 2.2, level AA, for text of normal size
 # Colours on their way from one to another are no colours.
 STILL = (
@@ -81,7 +82,7 @@ class Page(HTMLParser):
         for name in ("href", "src"):
             if given.get(name) and tag not in ("base",):
                 self.links.append(given[name] or "")
-        if tag == "img" and not (given.get("alt") or "").strip():
+        if tag == "img" and (given.get("alt") or "").strip() in ("", NO_WORDS):
             self.wordless.append(given.get("src") or "")
         self.quoted += tag == "blockquote"
         self.deepest = max(self.deepest, self.quoted)
