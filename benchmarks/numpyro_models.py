@@ -28,6 +28,19 @@ from numpyro_models.outcomes import outcome  # noqa: E402
 RESULTS = ROOT / "benchmarks" / "results" / "numpyro_models.json"
 PAGE = ROOT / "docs" / "numpyro.md"
 BEGIN, END = "<!-- table -->\n", "<!-- end of table -->"
+SECTION = f"""
+## What was tried
+
+53 models as their users write them: the public examples and tutorials of NumPyro and styles of
+writing, with simulated data where data would have to be downloaded. Each ran by the default call,
+`orn.sample(orn.from_numpyro(model, ...))`, and by NumPyro's NUTS beside it. The distance is that of
+the posterior mean that is farthest from NUTS's, in units of .15 posterior standard deviations plus
+3.5 standard errors: at most 1 is agreement.
+
+`python -m benchmarks.numpyro_models` writes this table.
+
+{BEGIN}{END}
+"""
 LATE, REFUSED = "too slow", "refused"
 
 Kept = dict[str, dict[str, Any]]
@@ -92,6 +105,7 @@ def page(results: Kept) -> str:
 
 def write_page() -> None:
     text = PAGE.read_text(encoding="utf-8")
+    text += "" if BEGIN in text else SECTION
     before, after = text.index(BEGIN) + len(BEGIN), text.index(END)
     PAGE.write_text(text[:before] + page(kept()) + text[after:], encoding="utf-8")
 

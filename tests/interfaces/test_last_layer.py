@@ -13,6 +13,7 @@ from scipy.stats import multivariate_normal
 import ornstein as orn
 from ornstein.interfaces.networks.evidence import by_evidence
 from ornstein.interfaces.networks.temperature import (
+    SPREAD,
     Classes,
     Numbers,
     best_temperature,
@@ -99,9 +100,15 @@ def test_the_temperature_is_the_best_on_the_held_out_rows(fitted):
         at = replace(fitted, temperature=temperature).predict(rows, draws=None)
         return -np.mean(np.log(at.mean[np.arange(400), y]))
 
-    best = loss(fitted.temperature)
-    assert fitted.calibration["last layer at its temperature"].loss == pytest.approx(best, 1e-9)
-    assert best <= min(loss(0.97 * fitted.temperature), loss(1.03 * fitted.temperature))
+    def of_all(temperature):
+        """With the prior of the temperature, in nats."""
+        return 400 * loss(temperature) + 0.5 * (np.log(temperature) / SPREAD) ** 2
+
+    best = fitted.temperature
+    assert fitted.calibration["last layer at its temperature"].loss == pytest.approx(
+        loss(best), 1e-9
+    )
+    assert of_all(best) <= min(of_all(0.97 * best), of_all(1.03 * best))
 
 
 def test_plain_temperature_scaling_is_always_beside_it(fitted):
@@ -175,6 +182,18 @@ def test_temperature_of_one_draw_is_plain_scaling():
     logits = rng.normal(size=(20_000, 3))
     codes = np.argmax(logits + rng.gumbel(size=logits.shape), axis=1)
     assert best_temperature(Classes(2.0 * logits[None], codes)) == pytest.approx(2.0, rel=0.05)
+
+
+def test_few_rows_do_not_turn_probabilities_into_votes():
+    """Draws that disagree: on rows that are mostly right, the colder the better, and by little."""
+    rng = np.random.default_rng(0)
+    logits = 20.0 * rng.normal(size=(200, 100, 3))
+    logits[..., 0] += 30.0
+    forecasts = Classes(logits, np.zeros(100, int))
+    assert best_temperature(forecasts) < 0.1
+    assert 0.8 < best_temperature(forecasts, SPREAD) < 1.0
+    many = Classes(np.tile(logits, (1, 100, 1)), np.zeros(10_000, int))
+    assert best_temperature(many, SPREAD) < 0.6
 
 
 def test_calibration_error_by_hand():

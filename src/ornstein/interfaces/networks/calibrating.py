@@ -9,6 +9,7 @@ import numpy as np
 from ornstein.checks import brief, require_finite
 from ornstein.errors import InputError
 from ornstein.interfaces.networks.temperature import (
+    SPREAD,
     Classes,
     Forecasts,
     Numbers,
@@ -41,7 +42,7 @@ def calibrated(
         name, plain = "mode", _forecasts(work, model, mode[None], held)
     else:
         name, plain = "trained network", _of_head(work, work.head, held)
-    temperature, scaling = best_temperature(ours), best_temperature(plain)
+    temperature, scaling = best_temperature(ours, SPREAD), best_temperature(plain)
     scores = (
         (name, score(plain, 1.0)),
         ("temperature scaling", score(plain, scaling)),

@@ -1,5 +1,6 @@
 """One temperature for predictions, chosen on held-out rows: it minimises the loss of the mean over
-draws of softmax(logits/T), or of normal densities whose noise scale is multiplied by T.
+draws of softmax(logits/T), or of normal densities whose noise scale is multiplied by T. A prior
+keeps it near 1 where the rows say little.
 
 With a single draw, that of the trained network, this is plain temperature scaling.
 """
@@ -18,6 +19,10 @@ from ornstein.posterior.last_layer import Score
 from ornstein.types import Array
 
 LOWEST, HIGHEST = 0.02, 50.0
+# Standard deviation of the logarithm of a posterior's temperature before rows are seen. The colder
+# it is, the more the mean over draws is a count of their votes: a few hundred rows hardly tell such
+# temperatures apart, and a new row that no draw votes for costs dearly.
+SPREAD = 0.5
 BINS = 15
 INTERVAL = 0.9
 # Numbers (draws × rows × classes) that are looked at for one temperature.
@@ -26,6 +31,9 @@ AT_ONCE = 10**7
 
 class Forecasts(Protocol):
     """Predictions of rows whose outcomes are known."""
+
+    @property
+    def rows(self) -> int: ...
 
     def loss(self, temperature: float) -> float:
         """Mean −log p(y) per row, in nats."""
@@ -40,6 +48,10 @@ class Classes:
 
     logits: Array
     codes: Array
+
+    @property
+    def rows(self) -> int:
+        return int(self.codes.size)
 
     def probabilities(self, temperature: float) -> Array:
         """The mean over draws of softmax(logits/T)."""
@@ -68,6 +80,10 @@ class Numbers:
     means: Array
     scales: Array
     outcomes: Array
+
+    @property
+    def rows(self) -> int:
+        return int(self.outcomes.size)
 
     def _residuals(self, temperature: float) -> Array:
         return (self.outcomes - self.means) / (temperature * self.scales[:, None])
@@ -99,10 +115,13 @@ def calibration_error(probabilities: Array, codes: Array, bins: int = BINS) -> f
     return float(np.sum(np.abs(off)) / codes.size)
 
 
-def best_temperature(forecasts: Forecasts) -> float:
-    """The temperature with the smallest loss on these rows."""
+def best_temperature(forecasts: Forecasts, spread: float = math.inf) -> float:
+    """The temperature with the smallest loss on these rows, or the most probable one where its
+    logarithm is normal about 0 with this `spread` before they are seen.
+    """
+    weight = 0.5 / (spread**2 * forecasts.rows)
     found = scipy.optimize.minimize_scalar(
-        lambda place: forecasts.loss(math.exp(place)),
+        lambda place: forecasts.loss(math.exp(place)) + weight * place**2,
         bounds=(math.log(LOWEST), math.log(HIGHEST)),
         method="bounded",
         options={"xatol": 1e-3},
