@@ -368,7 +368,7 @@ def test_more_draws_than_there_are(regression):
         (lambda X, y: (X.astype(object).astype(str).astype(object), y), "X must be numeric.*text"),
         (lambda X, y: (X, y.astype(str)), "y must be numeric.*text"),
         (lambda X, y: (X.astype("datetime64[s]"), y), "X must be numeric.*dates"),
-        (lambda X, y: (pd.DataFrame(X), pd.Series(y)[::-1]), "index of y has another order"),
+        (lambda X, y: (pd.DataFrame(X), pd.Series(y)[::-1]), "index of y is not in the same order"),
         (lambda X, y: (pd.DataFrame({"c": pd.Categorical([1, 2] * 30)}), y), "categories"),
     ],
 )

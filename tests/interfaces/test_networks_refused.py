@@ -198,5 +198,5 @@ def test_rows_of_another_order_are_not_paired_by_position(where):
     turned = pd.Series(Y[::-1], index=FRAME.index[::-1])
     y, held = (turned, None) if where == "rows" else (Y, (FRAME, turned))
     for fit in (orn.last_layer, lambda *given, **more: orn.from_sklearn(trained(), *given, **more)):
-        with pytest.raises(orn.InputError, match="has another order than that of"):
+        with pytest.raises(orn.InputError, match="is not in the same order as that of"):
             fit(FRAME, y, held, **QUICK)

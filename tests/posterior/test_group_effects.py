@@ -97,7 +97,7 @@ def test_predictions_for_known_new_and_average_groups(gaussian):
     known = post.predict({"X": row, "groups": ["f"]}, draws=None, groups="known")
     effects = post.group_effects(groups=["f"], draws=2000)
     assert known.mean[0] == pytest.approx(fixed + effects.mean[0, 0], abs=0.05)
-    with pytest.raises(InputError, match="hold no group 'z'"):
+    with pytest.raises(InputError, match="have no group 'z'"):
         post.predict({"X": row, "groups": ["z"]}, groups="known")
     with pytest.raises(InputError, match="X has 1 rows but offset has shape"):
         post.predict({"X": row, "offset": [2.0, 3.0]})

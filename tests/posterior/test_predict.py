@@ -89,7 +89,7 @@ def test_columns_of_a_mixed_model_are_found_by_name(tmp_path):
                 "groups has 1 masked value",
             ),
             ({"X": new, "Z": varying, "groups": [None, 0, 0, 0]}, "groups holds a missing label"),
-            ({"X": new, "Z": varying[::-1]}, "has another order than that of"),
+            ({"X": new, "Z": varying[::-1]}, "is not in the same order as that of"),
         ]:
             with pytest.raises(orn.InputError, match=words):
                 fitted.predict(rows)

