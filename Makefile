@@ -70,7 +70,7 @@ reproduce-quick: $(VENV)/.installed-test ## the paper's table and figures in sma
 	@OPENBLAS_NUM_THREADS=1 $(BIN)/ornstein reproduce all --quick --out build/reproduction
 
 docs: $(VENV)/.installed-docs ## build the documentation, warnings are errors
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@$(BIN)/python tools/check_site.py site
 	@echo "Open site/index.html"
 

@@ -5,8 +5,9 @@ are installed: seconds, memory, estimates, and how the seconds grow with the row
 
 Groups have 1 to 100 rows, so that 100,000 of them are a million rows. Each fit runs in a process of
 its own, which is ended after `--limit` seconds. The seconds are those of the fit, with compilation
-and without reading the data. For ornstein they hold the search for the mode, 4,000 draws and the
-verdict; the others give a point estimate. The table of docs/mixed-models.md comes from here.
+and without reading the data; beside them stand the processor's for the whole process, which do not
+depend on what else the machine does. For ornstein they hold the search for the mode, 4,000 draws
+and the verdict; the others give a point estimate.
 """
 
 from __future__ import annotations
@@ -111,9 +112,12 @@ LIBRARIES: dict[str, Callable[..., dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Fit:
-    """One fit: seconds, most GB of memory, and what it found; `failed` says why there is none."""
+    """One fit: seconds, those of the processor, most GB of memory, and what it found; `failed` says
+    why there is none.
+    """
 
     seconds: float = float("nan")
+    processor: float = float("nan")
     memory: float = float("nan")
     estimates: tuple[float, ...] = ()
     note: str = ""
@@ -122,9 +126,10 @@ class Fit:
     def row(self, library: str, rows: int, groups: int) -> str:
         start = f"| {rows:,} | {groups:,} | {library} "
         if self.failed:
-            return f"{start}| {self.failed} | | | |"
+            return f"{start}| {self.failed} | | | | |"
         found = ", ".join(f"{value:.3f}" for value in self.estimates)
-        return f"{start}| {self.seconds:.1f} | {self.memory:.2f} | {found} | {self.note} |"
+        times = f"{self.seconds:.1f} | {self.processor:.1f}"
+        return f"{start}| {times} | {self.memory:.2f} | {found} | {self.note} |"
 
 
 def installed(library: str) -> bool:
@@ -161,7 +166,8 @@ def fitted(library: str, groups: int, family: str, limit: float) -> Fit:
         return Fit(failed=f"more than {limit:.0f}" if late else f"failed ({status})")
     found = json.loads(out.splitlines()[-1])
     note = found.get("note", "")
-    return Fit(found["seconds"], usage.ru_maxrss / 1e6, tuple(found["estimates"]), note)
+    spent = usage.ru_utime + usage.ru_stime
+    return Fit(found["seconds"], spent, usage.ru_maxrss / 1e6, tuple(found["estimates"]), note)
 
 
 def child(library: str, groups: int, family: str) -> None:
@@ -172,8 +178,8 @@ def child(library: str, groups: int, family: str) -> None:
 
 
 def growth(rows: list[int], fits: list[Fit]) -> str:
-    """The power of the rows that the seconds grow with, from each size to the next."""
-    known = [(n, fit.seconds) for n, fit in zip(rows, fits, strict=True) if not fit.failed]
+    """The power of the rows that the processor's seconds grow with, from each size to the next."""
+    known = [(n, fit.processor) for n, fit in zip(rows, fits, strict=True) if not fit.failed]
     powers = np.diff(np.log([s for _, s in known])) / np.diff(np.log([n for n, _ in known]))
     return ", ".join(f"{power:.2f}" for power in powers)
 
@@ -192,8 +198,9 @@ def main() -> None:
         return child(library, int(groups), family)
     libraries = [name for name in arguments.only if installed(name)]
     sizes = [len(data(groups, "gaussian")[1]) for groups in arguments.groups]
-    print(f"{arguments.family}\n\n| rows | groups | | seconds | GB | {', '.join(FOUND)} | |")
-    print("|---|---|---|---|---|---|---|")
+    print(f"{arguments.family}\n")
+    print(f"| rows | groups | | seconds | processor | GB | {', '.join(FOUND)} | |")
+    print("|---|---|---|---|---|---|---|---|")
     fits: dict[str, list[Fit]] = {library: [] for library in libraries}
     for groups, rows in zip(arguments.groups, sizes, strict=True):
         for library in libraries:
@@ -205,7 +212,8 @@ def main() -> None:
             print(fit.row(library, rows, groups), flush=True)
     print()
     for library in libraries:
-        print(f"{library}: seconds grow with the power {growth(sizes, fits[library])} of the rows")
+        power = growth(sizes, fits[library])
+        print(f"{library}: the processor's seconds grow with the power {power} of the rows")
 
 
 if __name__ == "__main__":

@@ -5,10 +5,11 @@ rows that none of them has seen, and on the same images turned by a quarter.
 Everything that could be tuned is fixed below: networks, splits, rotation, score (the entropy of the
 predictive probabilities) and calibration error (15 bins).
 
-python -m benchmarks.networks                    both data sets, three seeds, kept, and the page
-python -m benchmarks.networks --only digits      one of them, kept beside what is there
-python -m benchmarks.networks --seeds 0 1        other seeds, printed only
-python -m benchmarks.networks --page             the page from the results kept
+python -m benchmarks.networks                  both data sets, three seeds, kept, and the page
+python -m benchmarks.networks --only digits    one of them, kept beside what is there
+python -m benchmarks.networks --continue       what is not kept yet: every seed is kept at once
+python -m benchmarks.networks --seeds 0 1      other seeds, printed only
+python -m benchmarks.networks --page           the page from the results kept
 """
 
 from __future__ import annotations
@@ -257,6 +258,17 @@ def _title(task: str) -> str:
     return {"digits": "digits", "mnist": "MNIST"}[task]
 
 
+def kept() -> dict[str, dict[str, Any]]:
+    return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+
+
+def keep(task: str, seed: int, found: dict[str, Any]) -> None:
+    known = kept()
+    known.setdefault(task, {})[str(seed)] = found
+    ordered = {name: known[name] for name in TASKS if name in known}
+    RESULTS.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+
+
 def write_page(results: dict[str, dict[str, Any]]) -> None:
     text = PAGE.read_text(encoding="utf-8")
     before, after = text.index(BEGIN) + len(BEGIN), text.index(END)
@@ -269,6 +281,7 @@ def main() -> None:
     )
     parser.add_argument("--only", choices=TASKS)
     parser.add_argument("--seeds", type=int, nargs="*")
+    parser.add_argument("--continue", action="store_true", dest="missing")
     parser.add_argument("--page", action="store_true")
     parser.add_argument(
         "--data-dir",
@@ -277,19 +290,18 @@ def main() -> None:
     )
     given = parser.parse_args()
     if given.page:
-        write_page(json.loads(RESULTS.read_text(encoding="utf-8")))
+        write_page(kept())
         return
-    results: dict[str, dict[str, Any]] = {}
     for name in [given.only] if given.only else TASKS:
-        results[name] = {}
         for seed in given.seeds or SEEDS:
-            results[name][str(seed)] = compared(TASKS[name], seed, given.data_dir)
-            shown(TASKS[name], seed, results[name][str(seed)])
+            if given.missing and str(seed) in kept().get(name, {}):
+                continue
+            found = compared(TASKS[name], seed, given.data_dir)
+            shown(TASKS[name], seed, found)
+            if not given.seeds:
+                keep(name, seed, found)
     if not given.seeds:
-        kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-        results = {name: {**kept, **results}[name] for name in TASKS if name in {*kept, *results}}
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-        write_page(results)
+        write_page(kept())
 
 
 if __name__ == "__main__":

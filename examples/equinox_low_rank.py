@@ -3,7 +3,7 @@ gets a posterior.
 
 The layer is summed up in three ways: draws of full and of diagonal steps, and the low-rank Gaussian
 that diagonal steps are gathered in (`orn.low_rank`, as in SWAG but from steps that are tuned and
-not guessed). With 300 images and 89 parameters the posterior is no Gaussian, and the verdict says
+not guessed). With 300 images and 89 parameters the posterior is not Gaussian, and the verdict says
 so. Over the splits the draws have on average a better log loss than the trained network, but the
 mode under the same prior has a better one still, and the averages are too modest, the low-rank
 Gaussian's most of all: split by split these differences are several times larger than their spread.

@@ -602,7 +602,7 @@ CORRUPTIONS: dict[str, tuple[tuple[str, ...], st.SearchStrategy[Given]]] = {
         ("command line",),
         on_command_line("--prior-precision", "-1", words=("--prior-precision", "-1", "0")),
     ),
-    "precision that is no number": (
+    "precision that is not a number": (
         ("command line",),
         on_command_line("--prior-precision", "nan", words=("precision", "nan")),
     ),
@@ -655,7 +655,7 @@ ESTIMATORS = {
 }
 
 
-# Families that mixed models have in the place of others.
+# Families that mixed models have in place of others.
 MIXED = {"categorical": "ordinal"}
 
 

@@ -1,5 +1,5 @@
-"""The sampler of the guide: its code is taken from CONTRIBUTING.md, and it passes what every
-sampler must.
+"""The sampler of the guide: its code is taken from docs/developer/add-a-sampler.md, and it passes
+what every sampler must.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from helpers import ROOT
 
 import ornstein as orn
 
+GUIDE = ROOT / "docs" / "developer" / "add-a-sampler.md"
+
 
 def python_blocks(path):
     return re.findall(
@@ -28,7 +30,7 @@ def python_blocks(path):
 @pytest.fixture(scope="module")
 def own(tmp_path_factory):
     """The guide's file, imported from a folder of its own."""
-    (code,) = python_blocks(ROOT / "CONTRIBUTING.md")
+    (code,) = python_blocks(GUIDE)
     path = tmp_path_factory.mktemp("own") / "matched_sgd.py"
     path.write_text(code, encoding="utf-8")
     spec = importlib.util.spec_from_file_location("matched_sgd", path)
@@ -42,7 +44,7 @@ def own(tmp_path_factory):
 
 
 def test_it_is_about_a_page(own):
-    (code,) = python_blocks(ROOT / "CONTRIBUTING.md")
+    (code,) = python_blocks(GUIDE)
     assert len(code.splitlines()) <= 60
 
 
@@ -95,9 +97,9 @@ assert "::: ornstein.MatchedSGD" in mkdocs_hooks.with_samplers("<!-- samplers --
 
 def test_a_file_and_a_line_add_it_to_the_library(tmp_path):
     """In a copy of the library, with the guide's line in its registry."""
-    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    guide = GUIDE.read_text(encoding="utf-8")
     (line,) = re.findall(r"^ +(Entry\(.*\),)$", guide, flags=re.MULTILINE)
-    (code,) = python_blocks(ROOT / "CONTRIBUTING.md")
+    (code,) = python_blocks(GUIDE)
     copy = tmp_path / "ornstein"
     shutil.copytree(ROOT / "src" / "ornstein", copy, ignore=shutil.ignore_patterns("__pycache__"))
     (copy / "samplers" / "matched_sgd.py").write_text(code, encoding="utf-8")

@@ -19,8 +19,15 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "ornstein"
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 NOTEBOOKS = sorted((ROOT / "docs").rglob("*.ipynb"))
+REFERENCE = sorted((ROOT / "docs" / "reference").glob("*.md"))
 ARCHITECTURE = ROOT / "docs" / "developer" / "architecture.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def reference_entries() -> set[str]:
+    """What the reference describes, once the samplers are in their place."""
+    written = "\n".join(page.read_text(encoding="utf-8") for page in REFERENCE)
+    return set(re.findall(r"^::: ([\w.]+)", mkdocs_hooks.with_samplers(written), re.MULTILINE))
 
 
 def blocks(page: Path) -> list[str]:
@@ -36,6 +43,22 @@ def test_code_blocks_run(page, capsys):
         # not with the __future__ imports of this file
         code = compile(block, f"{page.name} block {number}", "exec", dont_inherit=True)
         exec(code, namespace)
+    printed = {without_numbers(line) for line in capsys.readouterr().out.splitlines()}
+    unseen = [line for line in quoted(page) if not any(seen.startswith(line) for seen in printed)]
+    assert page.name != "README.md" or not unseen
+
+
+def quoted(page: Path) -> list[str]:
+    """What a page says that its first program prints, up to where it is cut short."""
+    text = page.read_text(encoding="utf-8")
+    quotations = re.findall(r"^```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    lines = "".join(quotations).splitlines()
+    return [without_numbers(line.partition("...")[0]) for line in lines if line.strip() != "..."]
+
+
+def without_numbers(line: str) -> str:
+    """The words of a line: digits depend on the machine, and so do the spaces around them."""
+    return re.sub(r"[\s\d.,–-]+", " ", line).strip()
 
 
 def cells(notebook: Path) -> list[tuple[list[str], str]]:
@@ -74,11 +97,20 @@ def test_notebooks_run_on_a_sample(notebook):
     assert pictures_and_tables >= 5
 
 
-def test_notebooks_are_stored_without_outputs():
-    assert NOTEBOOKS
-    for notebook in NOTEBOOKS:
-        for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
-            assert not cell.get("outputs") and cell.get("execution_count") is None
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_outputs_are_those_of_one_whole_run(notebook):
+    """Or there are none yet: `tools/run_notebooks.py` stores them, without warnings and folders."""
+    found = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    code = [cell for cell in found if cell["cell_type"] == "code"]
+    outputs = [output for cell in code for output in cell["outputs"]]
+    counts = [cell["execution_count"] for cell in code]
+    assert counts == (list(range(1, len(code) + 1)) if outputs else [None] * len(code))
+    pictures = [cell for cell in code if "image/png" in json.dumps(cell["outputs"])]
+    assert all(cell["metadata"].get("alt") for cell in pictures)  # for those who do not see them
+    kinds = {output["output_type"] for output in outputs}
+    assert kinds <= {"display_data", "execute_result", "stream"}
+    assert not [output for output in outputs if output.get("name") == "stderr"]
+    assert not re.search(r"/(?:home|root|tmp|Users)/", json.dumps(outputs))
 
 
 def test_a_failing_block_would_be_noticed(tmp_path):
@@ -89,24 +121,22 @@ def test_a_failing_block_would_be_noticed(tmp_path):
 
 
 def test_every_public_name_is_in_the_reference():
-    """By its own entry, or by that of the module it lives in."""
-    page = mkdocs_hooks.with_samplers((ROOT / "docs" / "api.md").read_text(encoding="utf-8"))
-    entries = set(re.findall(r"^::: ([\w.]+)", page, re.MULTILINE))
-    named = {entry.rsplit(".", 1)[1] for entry in entries}
-    modules = {entry for entry in entries if entry in ("ornstein.errors",)}
-    missing = [
-        name
-        for name in ornstein.__all__
-        if name != "theory"
-        and name not in named
-        and getattr(ornstein, name).__module__ not in modules
-    ]
-    assert missing == []
+    """By an entry with the name that users write."""
+    named = {entry.removeprefix("ornstein.") for entry in reference_entries()}
+    formulas = [f"theory.{name}" for name in ornstein.theory.__all__]
+    others = set(ornstein.__all__) - {"theory", *ornstein.theory.__all__}
+    assert [name for name in sorted({*others, *formulas}) if name not in named] == []
+
+
+def test_every_page_of_the_reference_is_in_its_list():
+    listed = re.findall(r"\(reference/(\w+)\.md\)", (ROOT / "docs" / "api.md").read_text("utf-8"))
+    assert sorted(listed) == sorted(page.stem for page in REFERENCE)
 
 
 def test_the_reference_takes_the_samplers_from_their_registry():
-    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
-    assert not [name for name in PUBLIC if f"::: ornstein.{name}\n" in page]
+    written = "".join(page.read_text(encoding="utf-8") for page in REFERENCE)
+    assert "<!-- samplers -->" in written
+    assert not [name for name in PUBLIC if f"::: ornstein.{name}\n" in written]
     assert mkdocs_hooks.with_samplers("<!-- samplers -->").splitlines() == [
         f"::: ornstein.{name}" for name in PUBLIC
     ]
@@ -164,6 +194,15 @@ def test_the_architecture_names_every_room():
     rooms = [path for path in PACKAGE.iterdir() if not path.name.startswith("_")]
     names = [path.name + "/" * path.is_dir() for path in rooms if path.name != "py.typed"]
     assert [name for name in names if f"`{name}`" not in text] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_page_has_a_picture_or_something_to_run(page):
+    """Entries of the reference hold examples that run as doctests; the gallery shows programs."""
+    text = page.read_text(encoding="utf-8")
+    markers = (mkdocs_hooks.EXAMPLES_MARKER, mkdocs_hooks.MARKER, "\n::: ornstein.")
+    shown = re.search(r"!\[[^\]]+\]\(|<img ", text) or any(marker in text for marker in markers)
+    assert shown or blocks(page)
 
 
 def test_the_readme_has_code():

@@ -13,7 +13,7 @@ ENDINGS = {".py", ".md", ".ipynb", ".j2", ".yml", ".js"}
 GLOSSARY = {  # the phrase, and what to write
     r"(?:holds?|held) (?:\w+ ){0,2}against": "compared with",
     r"speaks? against": "the problem itself",
-    r"answers? to the spread": "depends on",
+    r"(?:answers? to (?:the spread|θ|a spread)|answers? of the noise)": "depends on",
     r"content findings": "findings that passed",
     r"is said to be": "is",
     r"\d by chance": "expected from Monte Carlo error",
@@ -24,6 +24,16 @@ GLOSSARY = {  # the phrase, and what to write
     r"dear": "expensive",
     r"roads?": "method",
     r"so many": "the number",
+    r"everyone runs": "all libraries run",
+    r"how many a row becomes": "numbers produced per row",
+    r"early and late draws agree": "early and late draws do not differ",
+    r"noise is \+?\d+(?:\.\d+)? % off": "the noise is far larger than predicted",
+    r"assumptions? A[1-5]": "the assumption by its name: noise is constant",
+    r"(?<!there )(?:is|are) no (?:model|table|number|numbers|words|gaussian)": "is not a",
+    r"say which of them": "name one of them",
+    r"left the finite numbers": "reached non-finite values",
+    r"matter of caution": "with caution",
+    r"goes? on with": "continue with",
 }
 BREAK = re.compile(r"\n[ \t]*(?:# )?")
 ANY = re.compile(rf"\b(?:{'|'.join(GLOSSARY)})\b", re.IGNORECASE)
@@ -36,7 +46,9 @@ def found(text: str) -> list[str]:
 
 
 def better(phrase: str) -> str:
-    return next(words for form, words in GLOSSARY.items() if re.fullmatch(form, phrase))
+    return next(
+        words for form, words in GLOSSARY.items() if re.fullmatch(form, phrase, re.IGNORECASE)
+    )
 
 
 def pages(folder: str) -> list[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -63,6 +64,17 @@ def test_the_source_distribution_can_be_tested(tmp_path, monkeypatch):
     assert wanted <= names
     assert any(name.startswith("tests/laws/") for name in names)
     assert not any(part in name for name in names for part in (".git/", ".venv", "__pycache__"))
+
+
+def test_one_version_everywhere():
+    version = ornstein.__version__
+    cited = re.findall(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text("utf-8"), re.MULTILINE)
+    released = re.findall(
+        r"^## \[(\d.*?)\]", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert cited == [version] and released[0] == version
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert set(re.findall(r"ornstein-(\d[\d.]*\d)", readme)) == {version}
 
 
 @pytest.mark.nightly

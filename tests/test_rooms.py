@@ -9,6 +9,7 @@ from helpers import ROOT
 
 PACKAGE = ROOT / "src" / "ornstein"
 FILES = sorted(PACKAGE.rglob("*.py"))
+TESTS = sorted((ROOT / "tests").glob("*/**/test_*.py"))
 
 
 def untyped(source):
@@ -20,6 +21,12 @@ def untyped(source):
 
 def test_the_package_itself_holds_few_files():
     assert len([path for path in PACKAGE.iterdir() if path.is_file()]) <= 10
+
+
+def test_every_room_has_its_tests():
+    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    tested = {path.parent.relative_to(ROOT / "tests").parts[0] for path in TESTS}
+    assert rooms <= tested, sorted(rooms - tested)
 
 
 def test_no_file_is_long():

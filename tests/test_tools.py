@@ -8,6 +8,9 @@ import generated
 import mkdocs_hooks
 import pytest
 import rooms
+import which_family
+
+import ornstein as orn
 
 CONTRACT = rooms.CONTRACT.read_text(encoding="utf-8")
 PICTURE = rooms.drawing(CONTRACT)
@@ -92,3 +95,19 @@ def test_formulas_become_mathml():
     assert 'display="inline"' in found and 'display="block"' in found
     # what is no formula stays as it is
     assert mkdocs_hooks.with_formulas("<p>a (b) [c]</p>") == "<p>a (b) [c]</p>"
+
+
+def test_every_family_is_shown_and_its_example_ends_trusted():
+    page = which_family.PAGE.read_text(encoding="utf-8")
+    sections = dict(part.split("\n", 1) for part in page.split("\n## ")[1:])
+    assert {*sections} == {*orn.families.TABLE}
+    for example in which_family.EXAMPLES:
+        said = sections[example.family]
+        assert example.code in said and "Draws: trusted." in said
+        assert (which_family.PICTURES / f"{example.family}.png").stat().st_size > 1000
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("example", which_family.EXAMPLES, ids=lambda example: example.family)
+def test_the_example_of_a_family_ends_trusted(example):
+    assert example.fitted().check().level == "trusted"

@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from chromium import Chromium, find_chromium
 
 PHONE, DESK = 390, 1200
+NO_WORDS = "No description has been provided for this image"  # what notebooks without words get
 LEAST_CONTRAST = 4.5  # WCAG 2.2, level AA, for text of normal size
 # Colours on their way from one to another are no colours.
 STILL = (
@@ -72,6 +73,7 @@ class Page(HTMLParser):
         self.links: list[str] = []
         self.places: set[str] = set()
         self.wordless: list[str] = []
+        self.quoted = self.deepest = 0
         self.feed(text)
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
@@ -80,8 +82,13 @@ class Page(HTMLParser):
         for name in ("href", "src"):
             if given.get(name) and tag not in ("base",):
                 self.links.append(given[name] or "")
-        if tag == "img" and not (given.get("alt") or "").strip():
+        if tag == "img" and (given.get("alt") or "").strip() in ("", NO_WORDS):
             self.wordless.append(given.get("src") or "")
+        self.quoted += tag == "blockquote"
+        self.deepest = max(self.deepest, self.quoted)
+
+    def handle_endtag(self, tag: str) -> None:
+        self.quoted -= tag == "blockquote"
 
 
 def broken_links(site: Path) -> list[str]:
@@ -102,6 +109,8 @@ def broken_links(site: Path) -> list[str]:
             ):
                 found.append(f"{path.relative_to(site)}: {link}")
         found += [f"{path.relative_to(site)}: no words for {image}" for image in page.wordless]
+        if page.deepest > 2:  # what Markdown makes of >>>
+            found.append(f"{path.relative_to(site)}: a doctest is shown as a quotation")
     return found
 
 

@@ -61,7 +61,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """What MkDocs calls for each page."""
     if page.file.src_uri == "gallery.md":
         return with_examples(markdown)
-    return with_samplers(markdown) if page.file.src_uri == "api.md" else markdown
+    return with_samplers(markdown)
 
 
 def on_page_content(html: str, **_: Any) -> str:

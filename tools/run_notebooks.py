@@ -19,18 +19,28 @@ FOLDER = Path(__file__).parents[1] / "docs" / "tutorials"
 def run(path: Path) -> None:
     """Execute a notebook in place; an error in a cell ends with that error."""
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=1200, resources={"metadata": {"path": str(FOLDER)}}).execute()
+    place = {"metadata": {"path": str(FOLDER)}}
+    NotebookClient(notebook, timeout=1200, startup_timeout=600, resources=place).execute()
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)  # the times of day
         if cell.cell_type == "code":
-            cell.outputs = [output for output in cell.outputs if not _is_progress(output)]
+            cell.outputs = _shown(cell.outputs)
     notebook.metadata["language_info"] = {"name": "python"}
     nbformat.write(notebook, path)
     print(path.name, flush=True)
 
 
-def _is_progress(output: nbformat.NotebookNode) -> bool:
-    return bool(output.get("name") == "stderr")
+def _shown(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
+    """Outputs without progress, and each picture once: a figure that ends a cell is drawn twice."""
+    results = {
+        one.data.get("image/png") for one in outputs if one.output_type == "execute_result"
+    } - {None}
+    return [
+        one
+        for one in outputs
+        if one.get("name") != "stderr"
+        and not (one.output_type == "display_data" and one.data.get("image/png") in results)
+    ]
 
 
 def main() -> None:

@@ -31,8 +31,8 @@ SEEN, SAID = "#9ca3af", "#3b5bdb"
 HEAD = """# Which family?
 
 The family says what kind of number the response is, and how it varies about its mean. Every family
-is shown here on real data from R's packages, fitted by `orn.fit` with nothing else said. Grey is
-what was observed, blue what the fitted model expects new outcomes to look like. The last line of
+is shown here on real data from R's packages, fitted by `orn.fit` with nothing else specified. Grey
+is what was observed, blue what the fitted model expects new outcomes to look like. The last line of
 each says what `post.critique()` finds when another family is fitted to the same rows.
 
 `family="auto"` chooses for two values (bernoulli), labels (categorical, or ordinal where they have

@@ -57,7 +57,7 @@ def printable(name: object, most: int | None = 80) -> str:
 
 
 def as_numbers(what: str, value: ArrayLike) -> np.ndarray:
-    """A float64 array of what was given, finite or not; text is no number, even if it looks like
+    """A float64 array of what was given, finite or not; text is not a number, even if it looks like
     one, and neither is a masked value.
     """
     try:

@@ -24,9 +24,9 @@ class CurvatureError(OrnsteinError):
 class ModeError(CurvatureError):
     """The search found no mode at which the loss is smooth, so that there is no local picture.
 
-    `kind` tells why: "no-maximum" (the density rises without end), "kink" (a maximum without second
-    derivatives) or "not finite". NUTS needs no mode; a posterior without a maximum may still be
-    proper, as where a variance runs to zero. `place` is the flat vector the search had come to.
+    `kind` tells why: "no-maximum" (the density grows without bound), "kink" (a maximum without
+    second derivatives) or "not finite". NUTS needs no mode; a posterior without a maximum may still
+    be proper, as where a variance tends to zero. `place` is the flat vector the search had reached.
     """
 
     def __init__(self, message: str, *, kind: str, place: object = None) -> None:
@@ -35,7 +35,7 @@ class ModeError(CurvatureError):
 
 
 class DivergenceError(OrnsteinError):
-    """A chain left the finite numbers; carries the chain, the step and the last finite parameters
+    """A chain reached non-finite values; carries the chain, the step and the last finite parameters
     as a flat vector.
     """
 

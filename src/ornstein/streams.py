@@ -6,6 +6,8 @@ from enum import IntEnum
 
 import numpy as np
 
+from ornstein.errors import InputError
+
 
 class Purpose(IntEnum):
     """What a stream is for. Values are part of what "same seed, same draws" means: they stay."""
@@ -29,8 +31,27 @@ class Purpose(IntEnum):
     EFFECTS = 40
 
 
+def require_seed(seed: object) -> None:
+    """Refuse what NumPy cannot make a stream of random numbers from.
+
+    >>> require_seed(-1)
+    Traceback (most recent call last):
+    ornstein.errors.InputError: seed must be a whole number, 0 or more; got -1
+    """
+    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    if not whole or seed < 0:  # type: ignore[operator]
+        raise InputError(f"seed must be a whole number, 0 or more; got {seed!r}")
+
+
+def generator(seed: int) -> np.random.Generator:
+    """The generator of a seed that serves one purpose only."""
+    require_seed(seed)
+    return np.random.default_rng(seed)
+
+
 def sequence(seed: int, purpose: Purpose, *numbers: int) -> np.random.SeedSequence:
     """The seed of one stream: the chain, round or task that it belongs to, then its purpose."""
+    require_seed(seed)
     return np.random.SeedSequence(seed, spawn_key=(*numbers, int(purpose)))
 
 

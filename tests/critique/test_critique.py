@@ -114,6 +114,49 @@ def test_a_prior_against_the_data_is_named():
     assert "the prior of x0 in model.priors" in found.remedy
 
 
+def of_table(formula, family="gaussian", **columns):
+    rng = np.random.default_rng(1)
+    table = {"arm": rng.choice(["a", "b", "c"], 600), "x": rng.normal(size=600)}
+    table |= {"z": rng.normal(size=600), "hours": rng.uniform(0.5, 2.0, 600)}
+    table |= {name: make(table, rng) for name, make in columns.items()}
+    model = orn.regress(formula, table, family, progress=False)
+    return orn.laplace(model, draws=200, seed=0).critique()
+
+
+def test_along_a_table_s_columns_whatever_the_formula_makes_of_them():
+    """Remedies are formulas that can be written: of labels, splines, products and an exposure."""
+
+    def wide(table, rng):
+        return table["x"] + np.where(table["arm"] == "b", 3.0, 1.0) * rng.normal(size=600)
+
+    found = of_table("y ~ arm + x", y=wide)["spread"]
+    assert (found.level, found.remedy) == ("does not fit", 'target="sandwich", or scale="arm"')
+    found = of_table("y ~ arm", y=wide)
+    assert found["spread"].level == "doubtful"
+    with pytest.raises(orn.InputError, match="no finding 'trend'"):  # labels have no curve
+        _ = found["trend"]
+
+    def wave(table, rng):
+        return np.sin(5.0 * table["x"]) + 0.3 * rng.normal(size=600)
+
+    assert of_table("y ~ bs(x, df=3)", y=wave)["trend"].remedy == "a larger df in bs(x, df=3)"
+
+    def product(table, rng):
+        both = table["x"] * table["z"]
+        return both + 0.6 * both**2 + rng.normal(size=600)
+
+    remedy = of_table("y ~ x * z", y=product)["trend"].remedy
+    assert remedy == "bs(x, df=5) and bs(z, df=5) in x:z"
+
+    def events(table, rng):
+        return rng.poisson(np.exp(0.3 * table["x"]) * table["hours"] ** 3)
+
+    found = of_table("y ~ x + offset(log(hours))", "poisson", y=events)["trend"]
+    assert found.remedy == "bs(hours, df=5)"
+    right = of_table("y ~ x + offset(3 * log(hours))", "poisson", y=events)
+    assert right["trend"].level == "fits"
+
+
 def test_without_data_it_says_what_it_needs(tmp_path):
     X, y = simulated("gaussian", 200, 0)
     model = orn.glm(X, y)

@@ -202,7 +202,7 @@ def test_few_rows_far_from_normal_are_no_kink():
 
 
 def hierarchical():
-    """Effects without differences: the density rises without end as their scale runs to zero."""
+    """Effects without differences: the density grows without bound as their scale runs to zero."""
     rng = np.random.default_rng(3)
     rows = np.column_stack([np.arange(400) % 8, rng.normal(size=400)])
 

@@ -21,7 +21,8 @@ y = rng.normal(size=(groups, 1)) + 0.5 * rng.normal(size=(groups, 2))
 
 def log_likelihood(params, y):
     between, within = jnp.exp(2.0 * params["between"]), jnp.exp(2.0 * params["within"])
-    factor = jnp.linalg.cholesky(between * jnp.ones((2, 2)) + within * jnp.eye(2))
+    covariance = between * jnp.ones((2, 2)) + within * jnp.eye(2)
+    factor = jnp.linalg.cholesky(covariance + 0.0 * y[0])  # one for each group
     rest = solve_triangular(factor, y - params["mean"], lower=True)
     return -0.5 * rest @ rest - jnp.sum(jnp.log(jnp.diagonal(factor)))
 
@@ -32,6 +33,7 @@ curvature = orn.measure(model)
 LATER = {
     "measure": "",
     "sample": "orn.sample(model, orn.ConstantSGD(), curvature=curvature, draws=50, progress=False)",
+    "nuts": "orn.nuts(model, draws=5, warmup=2, chains=2)",
     "loo": "orn.laplace(model, curvature=curvature, draws=25).loo()",
 }
 

@@ -80,7 +80,7 @@ def test_detailed_balance():
 
 
 def law_after(move_once, rounds=6):
-    """The p-value of a Kolmogorov–Smirnov test that moved exact draws keep their law."""
+    """The p-value of a Kolmogorov–Smirnov test that moved exact draws keep their distribution."""
     rng = np.random.default_rng(3)
     states = States.at(skewed, draws_of_skewed(rng, 20_000, 2))
     for _ in range(rounds):

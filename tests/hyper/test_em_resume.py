@@ -122,7 +122,7 @@ def test_another_model_folder_or_sampler_is_refused(model, tmp_path):
             tmp_path / "run",
             orn.glm(*data(), prior_precision=1.0, noise_scale=2.0, intercept=False),
         )
-    with pytest.raises(orn.FileError, match="holds a checkpoint already"):
+    with pytest.raises(orn.FileError, match="already holds a checkpoint"):
         orn.em(model, checkpoint=tmp_path / "run", **OPTIONS)
     with pytest.raises(orn.InputError, match="cannot hold the sampler"):
         orn.em(

@@ -477,7 +477,7 @@ def test_compare_prints_the_table(folder, capsys):
     shown, remarks = capsys.readouterr()
     assert "Against laplace" in shown
     assert all(name in shown for name in methods[1::2])
-    assert "once for all of them, which is in no row" in shown
+    assert "once for all of them, which no row includes" in shown
     assert [line.split(" …")[0] for line in remarks.splitlines() if "…" in line] == [
         "mode and curvature",
         "constant-sgd-full, 1 of 3",
@@ -532,7 +532,7 @@ def test_a_run_is_gone_on_with_to_the_same_draws(tmp_path, capsys, no_report):
     )
     assert run(*common, "--draws", "100", "--out", tmp_path / "first") == 0
     assert run(*common, "--draws", "100", "--out", tmp_path / "first") == 2
-    assert "add --resume to go on with it" in capsys.readouterr().err
+    assert "add --resume to continue it" in capsys.readouterr().err
     assert run(*common, "--resume", "--draws", "200", "--out", tmp_path / "second") == 0
     assert run(*common, "--resume", "--out", tmp_path / "third") == 0  # finished: the same again
     assert run(*common[:-2], "--draws", "200", "--out", tmp_path / "whole") == 0

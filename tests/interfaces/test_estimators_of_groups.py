@@ -12,6 +12,7 @@ from scipy.special import expit
 
 import ornstein as orn
 from ornstein.errors import InputError
+from ornstein.interfaces.sklearn.fitting import Rows, ordered_rows, whole_counts
 
 # Laplace's approximation of few groups, whose verdict is not the matter here
 pytestmark = pytest.mark.filterwarnings("ignore::ornstein.TrustWarning")
@@ -78,25 +79,50 @@ def test_classes_and_counts_have_groups_too():
 def test_what_groups_do_not_take_is_a_sentence():
     X, signal, labels, _ = rows(groups=10)
     regressor = orn.BayesianRegressor(**FAST)
-    weights = np.ones(len(X))
-    with pytest.raises(InputError, match="sample_weight has no meaning with groups"):
-        regressor.fit(X, signal, weights, groups=labels)
     with pytest.raises(InputError, match="X has 60 rows but groups has 59"):
         regressor.fit(X, signal, groups=labels[1:])
     with pytest.raises(InputError, match="noise_scale must be 'infer'"):
         orn.BayesianRegressor(noise_scale=1.0).fit(X, signal, groups=labels)
-    with pytest.raises(InputError, match="3 classes; with groups there may be two only"):
+    with pytest.raises(InputError, match="3 classes; with groups there may be only two"):
         orn.BayesianClassifier().fit(X, np.arange(60) % 3, groups=labels)
-    with pytest.raises(InputError, match="whole numbers where there are groups"):
-        orn.BayesianPoissonRegressor().fit(X, np.full(60, 1.5), groups=labels)
+
+
+def test_weights_move_with_their_rows_and_groups():
+    """Whole ones are spelled out; those of zero are left out; others stay what they are."""
+    X, signal, labels, _ = rows(groups=10)
+    whole = np.arange(60) % 3
+    places = np.repeat(np.arange(60), whole)
+    spelled = ordered_rows(X[places], signal[places], None, labels[places])
+    weighted = ordered_rows(X, signal, whole.astype(float), labels)
+    assert np.array_equal(np.sort(spelled.y), np.sort(weighted.y)) and weighted.weights is None
+    parts = ordered_rows(X, signal, whole / 4.0, labels)
+    known = {value: (w, label) for value, w, label in zip(signal, whole / 4.0, labels, strict=True)}
+    found = zip(parts.y, parts.weights, parts.groups, strict=True)
+    assert all(known[value] == (w, label) for value, w, label in found)
+    assert len(parts.y) == np.sum(whole > 0)
+    rates = whole_counts(Rows(X, np.floor(signal) + 0.25, None, labels))
+    assert rates.groups.tolist() == [*labels, *labels]
+    assert rates.weights.tolist() == [0.75] * 60 + [0.25] * 60
+
+
+@pytest.mark.slow
+def test_weights_are_those_of_the_mixed_model():
+    X, signal, labels, _ = rows()
+    rng = np.random.default_rng(4)
+    y, weights = signal + rng.normal(size=len(X)), rng.uniform(0.2, 1.8, len(X))
+    fitted = orn.BayesianRegressor(**FAST).fit(X, y, weights, groups=labels)
+    model = orn.glmm(X, y, labels, weights=weights)
+    draws = fitted.posterior_.draws
+    error = draws.reshape(-1, model.dim).std(axis=0) / np.sqrt(draws.size / model.dim)
+    assert np.all(np.abs(fitted.posterior_.mean - model.init) < 4.5 * error)
 
 
 @pytest.mark.slow
 def test_unknown_groups_are_a_sentence():
     X, signal, labels, _ = rows(groups=10)
     plain = orn.BayesianRegressor(**FAST).fit(X, signal)
-    with pytest.raises(InputError, match="the fit knows no groups"):
+    with pytest.raises(InputError, match="the fit has no groups"):
         plain.predict(X, groups=labels)
     grouped = orn.BayesianRegressor(**FAST).fit(X, signal + X[:, 0] ** 2, groups=labels)
-    with pytest.raises(InputError, match="the fit knows no group 'z'"):
+    with pytest.raises(InputError, match="the fit has no group 'z'"):
         grouped.predict(X[:1], groups=["z"])

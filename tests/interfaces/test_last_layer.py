@@ -208,6 +208,12 @@ def test_what_y_asks_for(y, outputs, task):
     assert task_of(y, "auto", outputs) == task
 
 
+def test_two_values_that_are_no_codes_are_asked_about():
+    with pytest.raises(orn.InputError, match=r"two values, -1 and 1.*write them as 0 and 1"):
+        task_of(np.array([-1, 1, 1]), "auto", 1)
+    assert task_of(np.array([-1, 1, 1]), "regression", 1) == "regression"
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -238,7 +244,7 @@ def test_refusals(no_chains, change, words):
 
 def test_a_label_that_only_held_out_rows_have_is_refused(no_chains):
     features, y = labelled(60, 0)
-    with pytest.raises(orn.InputError, match=r"the label \d+, which the training rows lack"):
+    with pytest.raises(orn.InputError, match=r"the label \d+, which is not in the training rows"):
         orn.last_layer(features, y, (features, y + 7), prior_precision=1.0, **QUICK)
 
 

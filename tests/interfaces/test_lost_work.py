@@ -321,4 +321,4 @@ def test_no_folder_is_left_where_nothing_came_of_it(table, tmp_path, capsys):
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts" / "t.parquet").write_bytes(b"")
     assert run("fit", tmp_path / "parts", "-t", "y", "--out", tmp_path / "parts") == 2
-    assert "is what the command reads" in capsys.readouterr().err
+    assert "is the input of this command" in capsys.readouterr().err

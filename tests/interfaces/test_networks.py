@@ -196,6 +196,15 @@ def test_predictions_run_the_network_and_files_ask_for_it(framework, tmp_path):
         back.predict(X[:5], net=other)
 
 
+@pytest.mark.parametrize("framework", MADE)
+def test_networks_in_less_than_single_precision(framework):
+    make, network_of, _ = MADE[framework]
+    net = jax.tree.map(
+        lambda leaf: leaf.astype(jnp.float16) if eqx.is_inexact_array(leaf) else leaf, make()
+    )
+    assert network_of(net, "layers.0").features(X.astype(np.float16)).shape == (60, UNITS)
+
+
 def test_a_class_that_no_training_row_has_keeps_its_logit():
     post = orn.from_flax(Flax(), (X, np.minimum(Y, 1)), **QUICK)
     assert post.predict(X[:2]).mean.shape == (2, CLASSES)

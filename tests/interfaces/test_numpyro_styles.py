@@ -91,7 +91,7 @@ def test_without_funsor_the_sentence_says_what_to_install(monkeypatch):
     [
         (
             "counts of unseen birds: a Poisson latent, which cannot be enumerated",
-            "no end of values",
+            "infinitely many values",
         ),
         ("Neal's funnel, which observes nothing", "no observed site"),
     ],

@@ -137,6 +137,11 @@ def test_a_regression_head(torch):
     assert post.predict(X[:4]).outcome.sd.shape == (4,)
 
 
+def test_networks_in_less_than_single_precision(torch):
+    net = network(torch).to(torch.bfloat16)
+    assert TorchNetwork.of(net, "fc").features(X).shape == (60, UNITS)
+
+
 def odd(torch, kind):
     nn = torch.nn
 
@@ -169,7 +174,7 @@ def odd(torch, kind):
         ("a dict", "fc", "returns a dict; wrap it"),
         ("doubled", "fc", "is not the last"),
         ("doubled", "auto", "is not the last"),
-        ("doubled", "conv", "'conv' is a Conv1d; a linear layer is needed, one of fc"),
+        ("doubled", "conv", "'conv' is a Conv1d; a linear layer is needed: fc"),
         ("doubled", "head", "no linear layer 'head'; there are fc"),
     ],
 )
@@ -185,6 +190,10 @@ def test_other_refusals(torch):
         orn.from_torch(torch.nn.Tanh(), (X, Y))
     with pytest.raises(orn.InputError, match="must be tensors or arrays"):
         TorchNetwork.of(network(torch), "fc").features("text")
+    with pytest.raises(orn.InputError, match="'fc' holds values that are not finite"):
+        TorchNetwork.of(network(torch), "fc").features(np.full((2, INPUTS), np.nan))
+    with pytest.raises(orn.InputError, match=r"label 3; the outputs of the layer .* 0 to 2"):
+        orn.from_torch(network(torch), (X, Y + 1), layer="fc", **QUICK)
 
 
 @pytest.mark.slow

@@ -1,22 +1,27 @@
-"""How often does `orn.sample(model)`, with nothing else said, end trusted, and is it right?
+"""How often does `orn.sample(model)`, with nothing else specified, end trusted, and is it right?
 
     python tests/laws/default_rates.py --half reporting --out rates.jsonl
 
 fits, judges and compares with the truth, one line of JSON per fit, and prints the rates with their
 intervals; `--read rates.jsonl` prints those of a file again. A fit that is in the file already is
 not made again, and `--minutes 10` begins no fit after that. The problems are those of `suite`,
-`suite_extremes` and `suite_variants`. A problem counts as trusted where all its seeds are, as wrong
-where any is.
+`suite_extremes` and `suite_variants`, the smallest tables first. A fit that takes more than
+`--limit` seconds of processors is stopped and recorded as a time-out. A problem counts as trusted
+where all its seeds are, as wrong where any is.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import os
 import sys
+import threading
 import time
 import warnings
 from collections import Counter, defaultdict
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -43,8 +48,9 @@ BROKEN = "wrong gradient"
 
 @dataclass(frozen=True)
 class Answered:
-    """The default call on a problem. `level` is "refused" where it raised an OrnsteinError, and
-    "exception" where it raised another one; `said` is its sentence, or the findings raised.
+    """The default call on a problem. `level` is "refused" where it raised an OrnsteinError,
+    "exception" where it raised another one, and "time-out" where it took too long; `said` is its
+    sentence, or the findings raised.
     """
 
     problem: str
@@ -61,6 +67,7 @@ class Answered:
     predicted_seconds: float = np.nan
     seconds: float = np.nan  # of processors
     passes: float = np.nan
+    reasons: tuple[str, ...] = ()  # what the verdict on each way found
 
     @property
     def trusted(self) -> bool:
@@ -79,6 +86,7 @@ def answered(problem, seed=0) -> Answered:
         warnings.simplefilter("ignore")
         try:
             post = orn.sample(model, seed=seed, progress=False)
+            level = post.check().level
         except Exception as error:
             level = "refused" if isinstance(error, orn.OrnsteinError) else "exception"
             return Answered(*named, level, said=(f"{type(error).__name__}: {error}",))
@@ -91,7 +99,7 @@ def answered(problem, seed=0) -> Answered:
     )
     return Answered(
         *named,
-        post.check().level,
+        level,
         tuple(attempt.way for attempt in post.history),
         tuple(attempt.verdict for attempt in post.history),
         error.distance,
@@ -101,7 +109,60 @@ def answered(problem, seed=0) -> Answered:
         post.plan[post.plan.chosen].seconds,
         round(took, 2),
         post.settings["work"],
+        tuple(attempt.reason for attempt in post.history),
     )
+
+
+def _answers(pipe, limit):
+    """What the process that makes the fits does: a name and a seed come in, a fit goes out."""
+    problems = {problem.name: problem for problem in HALVES["all"]}
+    with suppress(EOFError):  # no more are wanted
+        while True:
+            name, seed = pipe.recv()
+            done = threading.Event()
+            late = _without(problems[name], seed, "time-out", f"more than {limit:.0f} s")
+            threading.Thread(target=_watch, args=(pipe, done, limit, late), daemon=True).start()
+            found = answered(problems[name], seed)
+            done.set()
+            pipe.send(found)
+
+
+def _watch(pipe, done, limit, late):
+    """End the process where it has computed for too long."""
+    last = time.process_time() + limit
+    while not done.wait(0.5):
+        if time.process_time() > last:
+            pipe.send(late)
+            os._exit(1)
+
+
+def _without(problem, seed, level, said) -> Answered:
+    """What is recorded where there was no answer."""
+    return Answered(problem.name, problem.kind, problem.modes, seed, level, said=(said,))
+
+
+class Answers:
+    """Fits made in a process of their own, which ends where one takes too long."""
+
+    def __init__(self, limit: float):
+        self.limit, self.process = limit, None
+
+    def of(self, problem, seed) -> Answered:
+        if self.process is None:
+            context = multiprocessing.get_context("spawn")
+            self.pipe, theirs = context.Pipe()
+            given = {"args": (theirs, self.limit), "daemon": True}
+            self.process = context.Process(target=_answers, **given)
+            self.process.start()
+            theirs.close()
+        self.pipe.send((problem.name, seed))
+        try:
+            found = self.pipe.recv()
+        except EOFError:
+            found = _without(problem, seed, "exception", "the process ended")
+        if found.said[:1] == ("the process ended",) or found.level == "time-out":
+            self.process = None
+        return found
 
 
 def share(fits, counts, every=False):
@@ -126,6 +187,7 @@ def rates(fits):
     yield f"not trusted, and right    {share(fits, lambda f: not f.trusted and f.wrong)}"
     yield f"refused                   {share(fits, lambda fit: fit.level == 'refused')}"
     yield f"exceptions                {share(fits, lambda fit: fit.level == 'exception')}"
+    yield f"time-outs                 {share(fits, lambda fit: fit.level == 'time-out')}"
     for count in sorted({len(fit.ways) for fit in fits}):
         of = [fit for fit in fits if len(fit.ways) == count]
         levels = dict(Counter(fit.level for fit in of))
@@ -145,7 +207,7 @@ def rates(fits):
 def read(paths):
     lines = (line for path in paths for line in Path(path).read_text().splitlines())
     for row in map(json.loads, lines):
-        lists = {name: tuple(row[name]) for name in ("ways", "verdicts", "said")}
+        lists = {name: tuple(row[name]) for name in ("ways", "verdicts", "said", "reasons")}
         yield Answered(**{**row, **lists})
 
 
@@ -156,6 +218,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="problems whose name holds this")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=np.inf)
+    parser.add_argument("--limit", type=float, default=900.0, help="of a fit, in seconds")
     parser.add_argument("--out", default="rates.jsonl")
     parser.add_argument("--read", nargs="+")
     given = parser.parse_args()
@@ -171,17 +234,24 @@ def measure(given) -> None:
     wanted = [
         (problem, seed)
         for seed in range(given.seeds)
-        for problem in HALVES[given.half]
+        for problem in sorted(HALVES[given.half], key=_size)
         if (not given.kinds or problem.kind in given.kinds)
         and given.only in problem.name
         and (problem.name, seed) not in made
     ]
+    answers = Answers(given.limit)
     with out.open("a") as file:
         for problem, seed in wanted:
             if time.monotonic() - began > 60.0 * given.minutes:
                 return
-            file.write(json.dumps(asdict(answered(problem, seed))) + "\n")
+            file.write(json.dumps(asdict(answers.of(problem, seed))) + "\n")
             file.flush()
+
+
+def _size(problem) -> int:
+    """Numbers in the table, about what a pass costs."""
+    model = problem.make()
+    return model.n_data * model.dim
 
 
 if __name__ == "__main__":

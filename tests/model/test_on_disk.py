@@ -74,3 +74,14 @@ def test_where_nothing_can_be_reserved_free_space_decides(known, table, monkeypa
     monkeypatch.setattr(on_disk.shutil, "disk_usage", lambda path: usage)
     with pytest.raises(orn.InputError, match="TMPDIR"):
         orn.open_table(table, "y")
+
+
+@pytest.mark.parametrize("held", [b"", b"\x93NUMPY\x01\x00v\x00{'descr'", "scalar", "text"])
+def test_a_file_that_holds_no_rows_is_refused(held, tmp_path):
+    path = tmp_path / "t.npy"
+    if isinstance(held, bytes):
+        path.write_bytes(held)
+    else:
+        np.save(path, np.float64(3.0) if held == "scalar" else np.array(["a"]))
+    with pytest.raises(orn.InputError, match=r"cannot be mapped|must hold a numeric array"):
+        orn.open_table(path)

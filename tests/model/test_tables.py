@@ -41,7 +41,7 @@ def fit(X=X, y=Y, **options):
 
 
 class Nothing:
-    """An object that is no number."""
+    """An object that is not a number."""
 
 
 REFUSED = {
@@ -107,25 +107,26 @@ REFUSED = {
     "categories as y": (lambda: fit(y=pd.Series(pd.Categorical([1, 2] * 20))), "y holds cat"),
     "any object": (lambda: fit(objects(X, (7, 0), Nothing())), r"Nothing.* in row 7"),
     "sparse complex": (lambda: fit(scipy.sparse.csr_matrix(X + 1j)), "must be numeric"),
-    "labels of another kind": (
+    "labels of different types": (
         lambda: fit(y=objects(np.arange(N) % 2, 0, "u"), family="bernoulli", classes=[0, 1]),
         "kind|label",
     ),
     "y in another order": (
         lambda: fit(frame(), pd.Series(Y)[::-1]),
-        r"index of y has another order than that of X: row 0 is 39 in y and 0.*y\.loc\[X\.index\]",
+        r"index of y is not in the same order as that of X: row 0 is 39 in y and"
+        r" 0.*y\.loc\[X\.index\]",
     ),
     "weights in another order": (
         lambda: fit(frame(), weights=pd.Series(np.ones(N), index=np.arange(N)[::-1])),
-        r"index of weights has another order",
+        r"index of weights is not in the same order",
     ),
     "offset in another order": (
         lambda: fit(frame(), offset=pd.Series(np.ones(N), index=[1, 0, *range(2, N)])),
-        r"index of offset has another order than that of X: row 0 is 1 in offset",
+        r"index of offset is not in the same order as that of X: row 0 is 1 in offset",
     ),
     "weights in another order than y": (
         lambda: fit(X, pd.Series(Y), weights=pd.Series(np.ones(N), index=np.arange(N)[::-1])),
-        r"index of weights has another order than that of y",
+        r"index of weights is not in the same order as that of y",
     ),
     "masked data of a model": (
         lambda: orn.Model(lambda t, x: -((x - t) ** 2), masked(Y), init=0.0),

@@ -1,11 +1,10 @@
 """What the default call makes of a model of the list, beside NumPyro's own NUTS.
 
-Run `python -m numpyro_models.outcomes` in tests/ for a table; parts of names choose some.
+`python -m benchmarks.numpyro_models` runs them all, and writes the table of docs/numpyro.md.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 import warnings
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import numpy as np
 from numpyro.infer import MCMC, NUTS
 
 import ornstein as orn
-from numpyro_models import MODELS, Case
+from numpyro_models.catalogue import Case
 from ornstein.compute.precision import double
 from ornstein.interfaces.numpyro.arguments import as_given, bound, call_of
 from ornstein.interfaces.numpyro.handled import EveryRow, alone
@@ -116,19 +115,3 @@ def _energy(post: orn.Posterior) -> np.ndarray:
 
     flat = post.draws.reshape(-1, post.draws.shape[-1])
     return Density(post.model).values(flat).reshape(post.draws.shape[:2])
-
-
-def main(names: list[str]) -> None:
-    outcomes = []
-    for name, case in MODELS.items():
-        if not names or any(each in name for each in names):
-            outcomes.append(outcome(case))
-            print(outcomes[-1], flush=True)
-    done = [each for each in outcomes if each.level != "refused"]
-    trusted = sum(each.level == "trusted" for each in done)
-    near = sum(each.worst <= 1.0 for each in done)
-    print(f"{len(outcomes)} models, {len(done)} posteriors, {trusted} trusted, {near} near NUTS")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -171,7 +171,7 @@ def test_effects_of_labels_are_differences():
     np.testing.assert_allclose(kinds.draws[:, 1] - kinds.draws[:, 0], found.draws[:, 1])
     with pytest.raises(orn.InputError, match="nothing can be predicted at kind = 'z'"):
         post.predict_at(kind=["z"])
-    with pytest.raises(orn.InputError, match="ratios for the links"):
+    with pytest.raises(orn.InputError, match="ratios exist for the links"):
         found.ratios()
 
 

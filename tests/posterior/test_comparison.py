@@ -117,7 +117,7 @@ def test_refusals(posteriors):
 def test_other_models_are_refused(posteriors):
     features, target = regression_data(50, 3, 1)
     other = orn.laplace(orn.glm(features[:, :2], target, noise_scale=1.0, prior_precision=1.0))
-    with pytest.raises(orn.InputError, match="not of the same model"):
+    with pytest.raises(orn.InputError, match="from different models"):
         orn.compare({**posteriors, "other": other})
 
 

@@ -90,6 +90,8 @@ def test_predictions_for_known_new_and_average_groups(gaussian):
     average = post.predict(row, draws=None)
     assert average.mean[0] == pytest.approx(fixed, rel=1e-6)
     assert average.sd[0] == pytest.approx(0.0, abs=1e-9)
+    moved = post.predict({"X": row, "offset": [2.0]}, draws=None)
+    assert moved.mean[0] == pytest.approx(fixed + 2.0, rel=1e-6)
     new = post.predict({"X": row}, draws=None, groups="new")
     assert abs(new.sd[0] / tau - 1.0) < 4.5 / np.sqrt(4000)
     known = post.predict({"X": row, "groups": ["f"]}, draws=None, groups="known")
@@ -97,9 +99,11 @@ def test_predictions_for_known_new_and_average_groups(gaussian):
     assert known.mean[0] == pytest.approx(fixed + effects.mean[0, 0], abs=0.05)
     with pytest.raises(InputError, match="hold no group 'z'"):
         post.predict({"X": row, "groups": ["z"]}, groups="known")
+    with pytest.raises(InputError, match="X has 1 rows but offset has shape"):
+        post.predict({"X": row, "offset": [2.0, 3.0]})
     with pytest.raises(InputError, match="'known', 'new' or 'average'"):
         post.predict(row, groups="all")
-    with pytest.raises(InputError, match="needs to know which"):
+    with pytest.raises(InputError, match="needs labels"):
         post.predict(row, groups="known")
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+import scipy.special
 from peak_memory import with_tests
 
 import ornstein as orn
@@ -58,6 +59,40 @@ def test_columns_are_found_by_name(family, tmp_path):
             fitted.predict(FRAME.to_numpy()[:, :2])
         with pytest.raises(orn.InputError, match="3 columns; these have 4"):
             fitted.predict(np.ones((2, 4)))
+
+
+def test_columns_of_a_mixed_model_are_found_by_name(tmp_path):
+    """Fixed effects, and columns whose coefficients vary among groups."""
+    groups = np.arange(N) // (N // 5)
+    model = orn.glmm(FRAME, Y, groups, Z=FRAME[["age", "size"]])
+    post = posterior(model, 0.1 * np.random.default_rng(1).normal(size=(2, 5, model.dim)))
+    loaded = orn.load(post.save(tmp_path / "fit.orn"))
+    new, varying = FRAME[:4], FRAME[["age", "size"]][:4]
+    turned = new[["rooms", "age", "size"]], varying[["size", "age"]]
+    wanted = post.predict({"X": new, "Z": varying}).draws
+    known = {"groups": "known", "model": model}
+    for fitted in (post, loaded):
+        for x, z in (turned, (new.to_numpy(), varying.to_numpy())):
+            assert np.array_equal(fitted.predict({"X": x, "Z": z}).draws, wanted)
+        found = [
+            fitted.predict({"X": x, "Z": z, "groups": groups[:4]}, **known).draws
+            for x, z in ((new, varying), turned)
+        ]
+        assert np.array_equal(*found)
+        for rows, words in [
+            (new[["rooms", "age"]], "lack column 'size'"),
+            (new * np.nan, "X holds a value that is not finite in column"),
+            (np.ma.masked_array(new, new > 0), "X has .* masked value"),
+            ({"X": new, "Z": varying * np.nan}, "Z holds a value that is not finite in column"),
+            (
+                {"X": new, "Z": varying, "groups": np.ma.masked_array(groups[:4], [1, 0, 0, 0])},
+                "groups has 1 masked value",
+            ),
+            ({"X": new, "Z": varying, "groups": [None, 0, 0, 0]}, "groups holds a missing label"),
+            ({"X": new, "Z": varying[::-1]}, "has another order than that of"),
+        ]:
+            with pytest.raises(orn.InputError, match=words):
+                fitted.predict(rows)
 
 
 def test_a_model_made_from_an_array_takes_columns_in_their_order():
@@ -217,3 +252,30 @@ def test_sparse_rows_stay_sparse():
     )
     assert run.returncode == 0, run.stderr
     assert float(run.stdout) < 500.0
+
+
+@pytest.mark.parametrize("family", ["poisson", "categorical"])
+def test_rows_of_a_model_with_an_offset_need_theirs(family, tmp_path):
+    own = np.random.default_rng(3)
+    X, y, new = own.normal(size=(30, 2)), np.arange(30) % 3, own.normal(size=(4, 2))
+    lead = (3,) if family == "categorical" else ()
+    model = orn.glm(X, y, family, offset=own.normal(size=(30, *lead)))
+    post = orn.laplace(model, draws=20, seed=0)
+    given = own.normal(size=(4, *lead))
+    u = new @ post.params["coef"][0, 5] + post.params["intercept"][0, 5] + given
+    wanted = np.exp(u) if family == "poisson" else scipy.special.softmax(u, axis=-1)
+    for fit in (post, orn.load(post.save(tmp_path / "fit.orn"))):
+        np.testing.assert_allclose(fit.predict(new, offset=given).draws[5], wanted, rtol=1e-9)
+        none = fit.predict(new, offset=0.0).draws
+        np.testing.assert_array_equal(none, fit.predict(new, offset=np.zeros((4, *lead))).draws)
+        with pytest.raises(orn.InputError, match="does not know that of these rows"):
+            fit.predict(new)
+    with pytest.raises(orn.InputError, match="offset"):
+        post.predict(new, offset=given[:3])
+    table = {"x": X[:, 0], "y": y, "days": 1.0 + y}
+    of_table = orn.regress("y ~ x + offset(log(days))", table, "poisson", progress=False)
+    counted = orn.laplace(of_table, draws=20, seed=0)
+    with pytest.raises(orn.InputError, match="does not know that of these rows"):
+        counted.predict(X[:, :1])
+    with pytest.raises(orn.InputError, match="leave offset= out"):
+        counted.predict(table, offset=1.0)

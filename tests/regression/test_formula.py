@@ -163,6 +163,11 @@ def test_left_sides_of_two_columns():
     model = regression(Request("censored(n, seen) ~ x"), table)
     assert model.likelihood.family == "weibull"
     np.testing.assert_array_equal(model.response[:, 1], [1.0, 0.0, 1.0] * 4)
+    some = table.assign(seen=table["seen"].astype(object).where(table["x"] != 4.0))
+    assert list(regression(Request("censored(n, seen) ~ x"), some).response[:3, 1]) == [1, 0, 1]
+    with pytest.raises(orn.InputError, match="write g == 'b' if that is what counts"):
+        regression(Request("censored(n, g) ~ x"), table)
+    assert regression(Request("censored(n, g == 'b') ~ x"), table).response[1, 1] == 1.0
     with pytest.raises(orn.InputError, match="does not fit the poisson family"):
         regression(Request("successes(y, n) ~ x", "poisson"), table)
     with pytest.raises(orn.InputError, match="needs successes and trials on the left side"):

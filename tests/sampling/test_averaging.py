@@ -82,7 +82,7 @@ def test_the_mean_of_the_batch_means_covariances_is_the_predicted_one(many):
 
 def test_the_predicted_covariance_approaches_the_textbook_limit_for_every_step():
     """A⁻¹CA⁻¹/(TS), whatever the preconditioner: the shortfall is that of a finite run, the excess
-    that noise answers to θ.
+    that noise depends on θ.
     """
     model, curvature = quadratic()
     for options in (

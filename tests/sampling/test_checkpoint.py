@@ -237,7 +237,7 @@ def test_another_model_is_refused_and_the_checkpoint_stays(model, tmp_path):
                 orn.resume(tmp_path, other, progress=False)
     with pytest.raises(orn.InputError, match="at least 20"):
         orn.resume(tmp_path, model, draws=10, progress=False)
-    with pytest.raises(orn.FileError, match="holds a checkpoint already"):
+    with pytest.raises(orn.FileError, match="already holds a checkpoint"):
         orn.sample(model, orn.ConstantSGD("full"), draws=20, checkpoint=tmp_path, progress=False)
     assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
@@ -253,7 +253,7 @@ def test_a_damaged_newest_file_gives_way_to_the_one_before(model, tmp_path):
     content = last.read_bytes()
     for damaged in (content[: len(content) // 2], b"", content[:-1], b"PK\x03\x04 something else"):
         last.write_bytes(damaged)
-        with pytest.warns(orn.CheckpointWarning, match=f"going on from {older.name}"):
+        with pytest.warns(orn.CheckpointWarning, match=f"continuing from {older.name}"):
             path, _, _ = newest(tmp_path)
         assert path == older
     with pytest.warns(orn.CheckpointWarning):
@@ -261,7 +261,7 @@ def test_a_damaged_newest_file_gives_way_to_the_one_before(model, tmp_path):
 
 
 def test_foreign_and_missing_files(model, tmp_path):
-    with pytest.raises(orn.FileError, match="cannot look into"):
+    with pytest.raises(orn.FileError, match="cannot read"):
         orn.resume(tmp_path / "nowhere", model)
     with pytest.raises(orn.FileError, match="there is no checkpoint"):
         orn.resume(tmp_path, model)
@@ -275,6 +275,23 @@ def test_foreign_and_missing_files(model, tmp_path):
         orn.FileError, match="'ornstein-posterior-1', where 'ornstein-checkpoint-1'"
     ):
         orn.resume(tmp_path, model)
+
+
+def test_what_resuming_would_pass_over_is_refused(model, tmp_path):
+    options = {"draws": 10, "batch_size": 10, "warmup": 10, "thin": 2, "progress": False}
+    whole = orn.sample(model, orn.ConstantSGD("full"), checkpoint=tmp_path, every=0, **options)
+    for changed, words in [
+        ({"sampler": orn.SGLD()}, "the sampler is not that of the checkpoint"),
+        ({"sampler": orn.ConstantSGD("scalar")}, "the sampler is not that of the checkpoint"),
+        ({"validation": 3}, "validation has no effect here, because this is a run of orn.sample"),
+        ({"max_blocks": 9}, "max_blocks has no effect here"),
+        ({"curvature": 3}, "curvature must be a Curvature"),
+        ({"model": None}, "model must be a Model"),
+        ({"folder": None}, "folder must be the path of a folder"),
+    ]:
+        with pytest.raises(orn.InputError, match=words):
+            orn.resume(**{"folder": tmp_path, "model": model, "progress": False, **changed})
+    same(whole, orn.resume(tmp_path, model, sampler=orn.ConstantSGD("full"), progress=False))
 
 
 def test_a_folder_that_cannot_be_written_is_refused_before_the_run(model, tmp_path):

@@ -213,7 +213,7 @@ def test_the_state_of_another_version_is_refused(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("ornstein.sampling.fingerprint.STATE_VERSION", STATE_VERSION - 1)
         orn.sample(model, orn.ConstantSGD("full"), checkpoint=tmp_path, **QUICK)
-    with pytest.raises(orn.FileError, match="version 1 of the state, where this ornstein reads"):
+    with pytest.raises(orn.FileError, match="version 1 of the state, but this ornstein reads"):
         orn.resume(tmp_path, model, progress=False)
 
 

@@ -216,7 +216,7 @@ class TestStability:
         model = orn.glm(X, np.floor(np.exp(np.clip(y, -2, 2))), "poisson", prior_precision=1.0)
         far = {"coef": np.array([40.0, 40.0]), "intercept": np.zeros(())}
         with pytest.raises(
-            orn.DivergenceError, match="left the finite numbers near step"
+            orn.DivergenceError, match="reached non-finite values near step"
         ) as caught:
             orn.sample(
                 model,

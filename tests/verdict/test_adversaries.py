@@ -242,7 +242,7 @@ def test_a_look_that_fails_is_a_caution_and_does_not_stop_the_others(monkeypatch
     draws = KINDS["gaussian"](2).draws(DRAWS, np.random.default_rng(0))
     found = posterior_of(model_of("gaussian", 2), draws).check()
     assert found.level == "caution"
-    assert found["measured distance"].sentence.startswith("could not be looked at: ZeroDivision")
+    assert found["measured distance"].sentence.startswith("could not be checked: ZeroDivision")
     assert found["gradient"].level == "trusted"
 
 

@@ -124,7 +124,7 @@ def test_a2_expectation_is_exact_for_quadratic_losses(regular):
 
 
 def test_a2_fails_where_theory_takes_the_noise_for_constant():
-    """A small regression sampled at a large step: the answer of the noise to the spread of θ is
+    """A small regression sampled at a large step: how the noise depends on the spread of θ is
     then 13 % of it.
     """
     rng = np.random.default_rng(4)

@@ -101,6 +101,12 @@ def test_a_run_goes_on_inside_its_way(state, saved, whole, tmp_path):
     assert [one.verdict for one in resumed.history] == [one.verdict for one in whole.history]
 
 
+def test_a_sampler_is_not_passed_over_where_the_library_chooses(saved, tmp_path):
+    folder = copied(saved["over"], tmp_path)
+    with pytest.raises(orn.InputError, match="the library chooses the way of this run"):
+        orn.resume(folder, regression(), sampler=orn.SGLD(), progress=False)
+
+
 def test_more_draws_by_resuming_twice(saved, tmp_path):
     folder = copied(saved["over"], tmp_path)
     longer = orn.sample(regression(), **{**OPTIONS, "draws": 60})
@@ -241,7 +247,7 @@ NO_CHOICE = {
 
 @pytest.mark.parametrize("name", NO_CHOICE)
 def test_what_would_be_passed_over_is_refused(name):
-    with pytest.raises(orn.InputError, match=f"{name} has no meaning here.*leave it out"):
+    with pytest.raises(orn.InputError, match=f"{name} has no effect here.*leave it out"):
         orn.sample(regression(), progress=False, **NO_CHOICE[name])
 
 
@@ -291,7 +297,7 @@ def other_mixed():
 def test_another_mixed_model_is_refused(mixed_run):
     folder, _, _ = mixed_run
     for model, words in other_mixed().values():
-        with pytest.raises(orn.InputError, match=f"is of another run.*({words})"):
+        with pytest.raises(orn.InputError, match=f"belongs to another run.*({words})"):
             orn.resume(folder, model, progress=False)
 
 

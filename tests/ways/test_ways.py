@@ -188,6 +188,10 @@ class TestRemedies:
         assert self.next_after(of_skewed, "laplace", finding(name)) is None
         assert self.next_after(of_skewed, "laplace", finding(name), finding("moved draws"))
 
+    def test_no_way_mends_a_wrong_gradient(self, of_skewed):
+        found = finding("moved draws", "not trusted"), finding("gradient")
+        assert self.next_after(of_skewed, "laplace", *found) is None
+
     def test_at_most_four_ways_and_none_beyond_the_budget(self, of_skewed):
         tried = [Tried(way_by_name("laplace"), (finding("moved draws"),), True)]
         forecasts = Forecasts(of_skewed, SampleRequest())

@@ -135,7 +135,7 @@ def _checked(model: Model, rank: str, tolerance: float) -> None:
         raise InputError(f"rank must be one of {RANKS}, not {rank!r}")
     if rank == "full" and model.dim > FULL_LIMIT:
         raise InputError(
-            f"the full family has {model.dim}² numbers here; it is offered up to {FULL_LIMIT}"
+            f"the full family has {model.dim}² numbers here; it is limited to {FULL_LIMIT}"
             " parameters"
         )
     if not tolerance > 0.0:
@@ -146,8 +146,7 @@ def _statement(model: Model, search: Search, tolerance: float) -> str:
     what = f"the ELBO is {search.shortfall:.2g} nats from its optimum"
     if not _hessian_in_reach(model):
         what = (
-            "from the last window to the one before the averaged guide moved by"
-            f" {search.shortfall:.2g} nats"
+            f"the averaged guide moved between the last two windows by {search.shortfall:.2g} nats"
         )
     what += f" (wanted: below {tolerance * model.dim:.2g}), after {search.steps} steps"
     return (
@@ -189,7 +188,8 @@ def _search(
             failures += 1
             if failures == 10:
                 raise DivergenceError(
-                    f"the ELBO left the finite numbers near step {search.steps}, at every rate down"
+                    f"the ELBO reached non-finite values near step {search.steps}, at every"
+                    " rate down"
                     f" to {search.rate:.2g} standard deviations a step: start nearer the mode"
                     " (init=…)",
                     chain=0,

@@ -354,7 +354,7 @@ def _scheduler_kept(client: Client, folder: Path | None) -> Iterator[None]:
         raise
     except KilledWorker as error:
         raise ClusterError(
-            f"a task of the run was lost with its worker more often than it is tried again: {error}"
+            f"a task of the run was lost with its worker more often than it may be retried: {error}"
         ) from error
     except (CancelledError, CommClosedError, TimeoutError, OSError) as error:
         if _scheduler_of(client) is not None:

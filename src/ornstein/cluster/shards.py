@@ -85,7 +85,7 @@ class ShardedModel(Model):
         self, dtype: str = "float32", centre: Array | None = None, batch_size: int = 0
     ) -> Problem:
         raise InputError(
-            "the rows of this model lie on a cluster: give sample the client that holds them,"
+            "the rows of this model are on a cluster: pass sample the client that holds them,"
             " client=…"
         )
 
@@ -99,7 +99,7 @@ class ShardedModel(Model):
     @property
     def linear(self) -> LinearPredictor | None:
         raise InputError(
-            "the rows of this model lie on a cluster: give sample the client that holds them,"
+            "the rows of this model are on a cluster: pass sample the client that holds them,"
             " client=…"
         )
 

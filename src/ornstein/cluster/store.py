@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ornstein.errors import FileError
-from ornstein.sampling.checkpoint import PART, files_in, read_sealed, write_sealed
+from ornstein.sampling.checkpoint import PART, files_in, make_folder, read_sealed, write_sealed
 from ornstein.sampling.fingerprint import require_same, require_version
 from ornstein.types import Array, Meta
 
@@ -44,15 +44,11 @@ class Store:
     @classmethod
     def begin(cls, folder: Path, fingerprint: Meta) -> Store:
         """The folder of the run with this fingerprint; parts of another run are refused."""
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise FileError(
-                f"cannot make the folder {folder}: {error.strerror or error}"
-            ) from error
+        make_folder(folder)
         if files_in(folder):
             raise FileError(
-                f"{folder} holds a checkpoint of a run without a cluster: go on with orn.resume, or"
+                f"{folder} holds a checkpoint of a run without a cluster: continue with"
+                " orn.resume, or"
                 " choose another folder"
             )
         store = cls(folder, fingerprint)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ornstein import markup
+from ornstein.checks import printable
 from ornstein.critique.calibration import calibration
 from ornstein.critique.dispersion import dispersion
 from ornstein.critique.evidence import Evidence
@@ -24,6 +25,7 @@ from ornstein.critique.trend import link, trend
 from ornstein.critique.zeros import zeros
 from ornstein.errors import InputError
 from ornstein.model.regression import GLM
+from ornstein.posterior.own_model import model_of
 
 if TYPE_CHECKING:
     from ornstein.model.model import Model
@@ -34,7 +36,7 @@ MEANING = {
     "fits": "The data look as the model says they would.",
     "doubtful": "The model misses something. Read what is marked ??.",
     "does not fit": "The model does not describe these data. Read what is marked NO.",
-    SKIPPED: "The rows could not be looked at.",
+    SKIPPED: "The rows could not be checked.",
 }
 WIDTH, ROWS = 120, "rows"
 LOOKS = (dispersion, zeros, calibration, tails, trend, link, spread, influence)
@@ -101,7 +103,7 @@ class Critique:
             )
             if finding.remedy:
                 lines.append(f"{under}→ {finding.remedy}")
-        return "\n".join(lines)
+        return "\n".join(printable(line, None) for line in lines)
 
     def __repr__(self) -> str:
         return f"Critique({self.level}, {len(self.findings)} findings)"
@@ -113,7 +115,7 @@ class Critique:
 
 def critique(posterior: Posterior, model: Model | None = None, *, seed: int = 0) -> Critique:
     """Look at whether the model fits the rows that it holds."""
-    model = posterior.model if model is None else model
+    model = model_of(posterior, model)
     if model is None:
         reason = "it needs the data, which a saved file does not hold: critique(model=…)"
         return Critique((skipped("data", reason),))
@@ -136,4 +138,4 @@ def _looked(name: str, look: Callable[[], Finding | None]) -> Finding | None:
         return look()
     except Exception as error:
         said = (str(error).strip() or "no message").splitlines()[0]
-        return skipped(name, f"could not be looked at: {type(error).__name__}: {said}")
+        return skipped(name, f"could not be checked: {type(error).__name__}: {said}")

@@ -10,9 +10,11 @@ from ornstein.types import Array
 GROUPS = 10
 
 
-def explained(values: Array, column: Array, groups: int = GROUPS) -> tuple[float, float]:
+def explained(
+    values: Array, column: Array, groups: int = GROUPS, least: int = 3
+) -> tuple[float, float]:
     """The share of the variance between groups of the column, chance taken off, and the F test's
-    p-value.
+    p-value; nothing where there are fewer groups than `least`: two have no curve.
 
     >>> x = np.linspace(-1.0, 1.0, 1000)
     >>> share, chance = explained(x**2, x)
@@ -21,7 +23,7 @@ def explained(values: Array, column: Array, groups: int = GROUPS) -> tuple[float
     """
     codes = groups_of(column, groups)
     sizes = np.bincount(codes)
-    if len(sizes) < 3:
+    if len(sizes) < least:
         return 0.0, 1.0
     means = np.bincount(codes, values) / sizes
     centred = values - values.mean()

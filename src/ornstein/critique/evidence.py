@@ -16,6 +16,7 @@ from ornstein.model.families.expected import along
 from ornstein.model.families.family import Law
 from ornstein.model.regression import GLM
 from ornstein.posterior.at_draws import RowsAtDraws
+from ornstein.streams import generator
 from ornstein.types import Array
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Evidence:
 
     @classmethod
     def of(cls, posterior: Posterior, model: GLM, seed: int) -> Evidence:
-        rng = np.random.default_rng(seed)
+        rng = generator(seed)
         count = min(model.n_data, MOST_ROWS)
         return cls(posterior, model, np.sort(rng.choice(model.n_data, count, replace=False)), seed)
 
@@ -116,7 +117,7 @@ class Evidence:
             below = np.mean(law.cdf(self.y - 1.0), axis=0)
         if self.censored is not None:
             above = np.where(self.censored, 1.0, above)
-        share = np.random.default_rng(self.seed + 1).uniform(size=len(above))
+        share = generator(self.seed + 1).uniform(size=len(above))
         return np.clip(below + share * (above - below), EDGE, 1.0 - EDGE)
 
     @cached_property

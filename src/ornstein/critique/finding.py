@@ -12,7 +12,7 @@ SKIPPED = "skipped"
 
 @dataclass(frozen=True)
 class Finding:
-    """`level` is one of LEVELS, or "skipped" where it could not be looked at; `number` is an effect
+    """`level` is one of LEVELS, or "skipped" where it could not be checked; `number` is an effect
     size and `bound` the largest that fits.
     """
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from ornstein.checks import printable
+from ornstein.critique.along import Along, looked_along
 from ornstein.critique.bounds import BAD_SPREAD, CHANCE, SPREAD
 from ornstein.critique.curves import explained, groups_of
 from ornstein.critique.evidence import Evidence
 from ornstein.critique.finding import Finding, graded
-from ornstein.critique.trend import MOST_COLUMNS
+from ornstein.types import Array
 
-NAME, PARTS = "spread", 5
+NAME, PARTS, FEWEST = "spread", 5, 4
 
 
 def spread(evidence: Evidence) -> Finding | None:
@@ -21,30 +22,34 @@ def spread(evidence: Evidence) -> Finding | None:
     law = evidence.model.likelihood.law
     if law.labels:
         return None
-    along = [("the prediction", evidence.predictor)]
-    if evidence.columns.shape[1] <= MOST_COLUMNS:
-        along += list(zip(evidence.model.feature_names, evidence.columns.T, strict=True))
     sizes = np.abs(evidence.scores)
-    worst, where, surely = 1.0, "the prediction", False
-    for name, values in along:
-        ratio = _ratio(evidence.scores, values)
-        sure = explained(sizes, values, PARTS)[1] < CHANCE / len(along)
+    ways = [*looked_along(evidence), Along("the prediction", evidence.predictor, "")]
+    worst, where, surely = 1.0, ways[-1], False
+    for way in ways:
+        codes = groups_of(way.values, PARTS)
+        if np.min(np.bincount(codes)) < FEWEST:
+            continue
+        ratio = _ratio(evidence.scores, codes)
+        sure = explained(sizes, way.values, PARTS, least=2)[1] < CHANCE / len(ways)
         if (sure, ratio) > (surely, worst):
-            worst, where, surely = ratio, name, sure
+            worst, where, surely = ratio, way, sure
     level = graded(worst, SPREAD, BAD_SPREAD, surely=surely)
-    sentence = f"along {printable(where)} the residuals' spread differs by a factor {worst:.2f}"
-    return Finding(NAME, level, worst, SPREAD, sentence, _remedy(evidence, level))
+    sentence = f"along {printable(where.name)} the residuals' spread differs by a factor"
+    sentence = f"{sentence} {worst:.2f}"
+    return Finding(NAME, level, worst, SPREAD, sentence, _remedy(evidence, where.column, level))
 
 
-def _ratio(scores: np.ndarray, values: np.ndarray) -> float:
-    codes = groups_of(values, PARTS)
+def _ratio(scores: Array, codes: Array) -> float:
     spreads = [np.std(scores[codes == code]) for code in range(codes.max() + 1)]
     return float(max(spreads) / max(min(spreads), 1e-12))
 
 
-def _remedy(evidence: Evidence, level: str) -> str:
+def _remedy(evidence: Evidence, column: str, level: str) -> str:
     if level == "fits":
         return ""
-    positive = evidence.family in ("gaussian", "student-t") and bool(np.all(evidence.y > 0))
-    other = ', or family="gamma" or "log-normal"' if positive else ""
-    return f'target="sandwich"{other}'
+    advice = 'target="sandwich"'
+    if column and evidence.family in ("gaussian", "student-t", "log-normal"):
+        advice += f', or scale="{column}"'
+    if evidence.family in ("gaussian", "student-t") and bool(np.all(evidence.y > 0)):
+        advice += ', or family="gamma" or "log-normal"'
+    return advice

@@ -5,31 +5,33 @@ from __future__ import annotations
 import numpy as np
 
 from ornstein.checks import printable
+from ornstein.critique.along import MOST, looked_along
 from ornstein.critique.bounds import BAD_TREND, CHANCE, TREND
 from ornstein.critique.curves import explained
 from ornstein.critique.evidence import Evidence
 from ornstein.critique.finding import Finding, graded, skipped
 
 TREND_NAME, LINK_NAME = "trend", "link"
-MOST_COLUMNS = 200
 
 
-def trend(evidence: Evidence) -> Finding:
-    """The column along which the residuals curve most."""
+def trend(evidence: Evidence) -> Finding | None:
+    """The column along which the residuals curve most; None where all hold labels."""
     if evidence.model.likelihood.law.classes:
         return skipped(TREND_NAME, "labels without an order have no single residual")
-    names = evidence.model.feature_names
-    if len(names) > MOST_COLUMNS:
-        return skipped(TREND_NAME, f"{len(names)} columns are more than {MOST_COLUMNS}")
-    found = [explained(evidence.trending, column) for column in evidence.columns.T]
+    if (count := len(evidence.model.feature_names)) > MOST:
+        return skipped(TREND_NAME, f"{count} columns are more than {MOST}")
+    ways = [way for way in looked_along(evidence) if way.remedy]
+    if not ways:
+        return None
+    found = [explained(evidence.trending, way.values) for way in ways]
     sure = [share if chance < CHANCE / len(found) else 0.0 for share, chance in found]
     place = int(np.argmax(sure if any(sure) else [share for share, _ in found]))
     level = graded(found[place][0], TREND, BAD_TREND, surely=sure[place] > 0.0)
-    name = printable(names[place])
+    name = printable(ways[place].name)
     sentence = f"{name} explains {100 * found[place][0]:.1f} % of the residuals by a curve"
     if level == "fits":
         return Finding(TREND_NAME, level, found[place][0], TREND, f"at most: {sentence}")
-    return Finding(TREND_NAME, level, found[place][0], TREND, sentence, f"bs({name}, df=5)")
+    return Finding(TREND_NAME, level, found[place][0], TREND, sentence, ways[place].remedy)
 
 
 def link(evidence: Evidence) -> Finding:

@@ -13,6 +13,7 @@ from ornstein.curvature.measure import measure
 from ornstein.errors import InputError
 from ornstein.model.loss import Problem
 from ornstein.model.model import Model
+from ornstein.model.required import require_model
 from ornstein.types import Array, PyTree
 
 PARAMETERS = 100  # along which slopes are compared, at most
@@ -47,6 +48,7 @@ def check_gradients(model: Model, rows: int = 512) -> float:
     ...
     ornstein.errors.InputError: log_likelihood looks divided by N...
     """
+    require_model(model)
     size = min(rows, model.n_data)
     chosen = np.linspace(0, model.n_data - 1, size).astype(int)
     with double():

@@ -5,7 +5,7 @@ depends on the spread.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -148,24 +148,10 @@ class Curvature:
     @classmethod
     def of_working(cls, working: Curvature, coordinates: Coordinates) -> Curvature:
         """What was measured in the coordinates of a run, in those of the model."""
-        response, prior = working.noise_response, working.prior_hessian
-
-        def respond(covariance: Array) -> Array:
-            assert response is not None
-            return coordinates.original_precision(
-                response(coordinates.working_covariance(covariance))
-            )
-
-        return cls(
-            coordinates.original(working.mode),
-            coordinates.original_precision(working.hessian),
-            coordinates.original_precision(working.noise),
-            working.n_data,
-            noise_response=None if response is None else respond,
-            prior_hessian=None if prior is None else coordinates.original_precision(prior),
-            names=working.names,
-            approximate=working.approximate,
-            probabilities=working.probabilities,
+        return working._moved(
+            coordinates.original,
+            coordinates.original_precision,
+            coordinates.working_covariance,
             working=working,
             coordinates=coordinates,
         )
@@ -174,24 +160,35 @@ class Curvature:
         """The same in the coordinates of a run; as it was measured there, where it was."""
         if self.working is not None:
             return self.working
-        prior, response = self.prior_hessian, self.noise_response
+        return self._moved(
+            coordinates.working, coordinates.working_precision, coordinates.original_covariance
+        )
+
+    def _moved(
+        self,
+        point: Callable[[Array], Array],
+        precision: Callable[[Array], Array],
+        covariance_back: Callable[[Array], Array],
+        working: Curvature | None = None,
+        coordinates: Coordinates | None = None,
+    ) -> Curvature:
+        """The same in other coordinates, to which `point` and `precision` lead."""
+        response, prior = self.noise_response, self.prior_hessian
 
         def respond(covariance: Array) -> Array:
             assert response is not None
-            return coordinates.working_precision(
-                response(coordinates.original_covariance(covariance))
-            )
+            return precision(response(covariance_back(covariance)))
 
-        return Curvature(
-            coordinates.working(self.mode),
-            coordinates.working_precision(self.hessian),
-            coordinates.working_precision(self.noise),
-            self.n_data,
+        return replace(
+            self,
+            mode=point(self.mode),
+            hessian=precision(self.hessian),
+            noise=precision(self.noise),
             noise_response=None if response is None else respond,
-            prior_hessian=None if prior is None else coordinates.working_precision(prior),
-            names=self.names,
-            approximate=self.approximate,
-            probabilities=self.probabilities,
+            prior_hessian=None if prior is None else precision(prior),
+            hessian_product=None,
+            working=working,
+            coordinates=coordinates,
         )
 
     def direction(self, vector: Array, most: int = 3) -> str:
@@ -209,8 +206,9 @@ class Curvature:
         if diagonal[worst] <= 0:
             raise CurvatureError(
                 f"the Hessian at the mode is not positive definite: {diagonal[worst]:.3g} in the"
-                f" direction +1.00 {printable(self.names[worst])}. Neither the data nor the prior"
-                " say where that parameter is: give it a proper prior, drop it, start the search"
+                f" direction +1.00 {printable(self.names[worst])}. Neither the data nor"
+                " the prior determine that parameter: give it a proper prior, drop it, start"
+                " the search"
                 " elsewhere (init), or, for a network, use measure(model, hessian='fisher')"
             )
         if self.diagonal:
@@ -226,6 +224,15 @@ class Curvature:
                 " Columns may be collinear: give the prior a positive precision, drop a column,"
                 " or, for a network, use measure(model, hessian='fisher')"
             )
+
+
+def require_curvature(curvature: object) -> None:
+    """Refuse what is neither a Curvature nor None."""
+    if curvature is not None and not isinstance(curvature, Curvature):
+        raise InputError(
+            "curvature must be a Curvature, for instance orn.measure(model); got a"
+            f" {type(curvature).__name__}"
+        )
 
 
 def _inverse(matrix: Array) -> Array:

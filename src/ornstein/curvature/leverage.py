@@ -53,7 +53,7 @@ def leverage(model: Model, curvature: Curvature, derivatives: Derivatives | None
 def by_leverage(
     model: Model, curvature: Curvature, probabilities: Array | None = None
 ) -> Curvature:
-    """The curvature with C_p and K_p in the place of C and K."""
+    """The curvature with C_p and K_p in place of C and K."""
     chosen = leverage(model, curvature) if probabilities is None else probabilities
     mode = curvature.mode
     drawn = replace(curvature, probabilities=chosen, noise_response=None)

@@ -28,7 +28,7 @@ PART_ROWS, PART_ROWS_PER_PARAMETER, PART_OF = 2**14, 50, 8
 EXPENSIVE = 2**32  # products of two numbers in a pass
 # posterior standard deviations from the mode: where Newton's method follows, and where it does not
 NEAR, CLOSE = 0.1, 1e-5
-# starts at most, and how many of them may find a density that rises without end
+# starts at most, and how many of them may find a density that grows without bound
 STARTS, ENDLESS = 4, 2
 WIDEST = 2.0  # of starts about init: as far as NumPyro's init_to_uniform goes
 SADDLES = 10  # left behind in one search
@@ -45,7 +45,7 @@ def find_mode(
     of it can be held.
 
     It is last asked for at the mode. Where the search from `init` ends without a mode (a gradient
-    that is not defined there, a saddle that is flat, a density that rises without end) it begins
+    that is not defined there, a saddle that is flat, a density that grows without bound) it begins
     again elsewhere; predictors that are linear have one mode at most, and `init` is as good a
     start as any.
     """
@@ -185,7 +185,7 @@ def _limited_memory(loss: Callable[[Array], tuple[float, Array]], near: Array) -
     )
     if not np.all(np.isfinite(found.x)):
         raise ModeError(
-            "the search for the mode left the finite numbers", kind="not finite", place=near
+            "the search for the mode reached non-finite values", kind="not finite", place=near
         )
     if found.status == 1:
         warnings.warn(

@@ -67,7 +67,7 @@ def newton(
                 raise ModeError(
                     "the search for the mode is stuck: no step along the Newton direction lowers"
                     " the loss. The posterior may have no maximum (separable classes with a flat"
-                    " prior, a variance that runs to zero): give the prior a precision, or another"
+                    " prior, a variance that tends to zero): give the prior a precision, or another"
                     " init, or use NUTS (orn.nuts)",
                     kind="no-maximum",
                     place=theta,
@@ -78,7 +78,7 @@ def newton(
     raise ModeError(
         f"no mode was found: after {rounds} Newton steps the parameters have moved to"
         f" {np.max(np.abs(theta)):.2g} and the loss still falls. The posterior may have no maximum"
-        " (separable classes with a flat prior, a variance that runs to zero): give the prior a"
+        " (separable classes with a flat prior, a variance that tends to zero): give the prior a"
         " positive precision, or use NUTS (orn.nuts)",
         kind="no-maximum",
         place=theta,
@@ -91,7 +91,7 @@ def curved_at(hessian: Callable[[Array], Array], theta: Array) -> Lifted:
     if not np.all(np.isfinite(matrix)):
         raise ModeError(
             "the second derivatives of the loss are not finite where the search for the mode has"
-            f" come to, at parameters of up to {np.max(np.abs(theta)):.2g}: bring the columns of"
+            f" arrived, with parameters up to {np.max(np.abs(theta)):.2g}: bring the columns of"
             " the data to a common scale, or give an init nearer the mode",
             kind="not finite",
             place=theta,

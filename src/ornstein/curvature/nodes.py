@@ -60,8 +60,8 @@ def settled(model: MixedModel, points: int | None) -> MixedModel:
     if error > TOLERATED:
         warnings.warn(
             f"with {used} nodes in each dimension the log likelihood is off by"
-            f" {error:.2g} nats over all groups (wanted: {TOLERATED}): some groups decide little"
-            f" against a wide spread of effects. {_remedy(points, effects)}",
+            f" {error:.2g} nats over all groups (wanted: {TOLERATED}): some groups say"
+            f" little about widely spread effects. {_remedy(points, effects)}",
             ApproximationWarning,
             stacklevel=3,
         )
@@ -80,7 +80,7 @@ def _warn(effects: str) -> None:
 def _remedy(points: int | None, effects: int) -> str:
     if points is not None and points < CHOICES[effects][-1]:
         return f"Take more points (up to {CHOICES[effects][-1]}), or points='auto'"
-    return "Narrower priors on the effects' standard deviations (effect_scale) bring it down"
+    return "Narrower priors on the effects' standard deviations (effect_scale) reduce it"
 
 
 def _mode(model: MixedModel) -> tuple[Array, Array]:
@@ -115,24 +115,6 @@ def _require_components(model: MixedModel) -> None:
         without[place] = far
         if loss(without)[0] <= found.fun + 1e-4 / model.n_data:
             model.require_components(without)
-
-
-def group_modes(model: MixedModel, theta: Array) -> tuple[Array, Array]:
-    """ẑ of every group and the Cholesky factor of the curvature there, (N, q) and (N, q, q)."""
-    assert isinstance(model.marginal, QuadratureMarginal)
-    modes, factors = [], []
-    with double():
-        params = jax.tree.map(jnp.asarray, model.layout.unflatten(theta))
-        for chunk, mask in padded_chunks(model, 2**20 // model.dim):
-            mode, factor = _effects(model.marginal, params, chunk)
-            modes.append(np.asarray(mode)[mask > 0])
-            factors.append(np.asarray(factor)[mask > 0])
-    return np.concatenate(modes), np.concatenate(factors)
-
-
-@compiled
-def _effects(marginal: QuadratureMarginal, params: PyTree, groups: PyTree) -> tuple[Traced, Traced]:
-    return jax.vmap(lambda group: marginal.effects(params, group))(groups)
 
 
 def _error(model: MixedModel, mode: Array, sd: Array) -> float:

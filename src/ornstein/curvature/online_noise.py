@@ -5,7 +5,7 @@ The recursion is the paper's, C_t = (1−κ_t) C_{t−1} + κ_t Ĉ_t with κ_t ~
 covariance within the minibatch with S/(S−1): unbiased, and 20–30 times less noisy than the paper's
 outer product of one example's gradient with the batch's, whose mean is (1−1/S) C and which vanishes
 for S = 1. For S = 1 the deviation from the running mean gradient stands in. What is met along the
-chain is C + K[Σ]: the answer of the noise to the spread of θ is already in it.
+chain is C + K[Σ]: how the noise depends on θ is already in it.
 """
 
 from __future__ import annotations

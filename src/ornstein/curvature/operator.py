@@ -86,10 +86,12 @@ class PredictorRows:
     def column(self, parameters: Array) -> Any:
         """The features of some parameters, (N, count); ones for an intercept."""
         which, last = self.linear.feature_of[parameters], self.features.shape[1]
-        chosen = self.features[:, np.minimum(which, last - 1)]
         if not np.any(which == last):
-            return chosen
-        chosen = chosen.toarray() if is_sparse(chosen) else chosen.copy()
+            return self.features[:, which]
+        if is_sparse(self.features):
+            ones = scipy.sparse.csr_array(np.ones((self.features.shape[0], 1)))
+            return scipy.sparse.hstack([self.features, ones], format="csr")[:, which]
+        chosen = self.features[:, np.minimum(which, last - 1)]
         chosen[:, which == last] = 1.0
         return chosen
 

@@ -40,7 +40,7 @@ class PredictorBlocks:
 
     @property
     def numbers(self) -> int:
-        """How many a row becomes."""
+        """Numbers produced per row."""
         return int(self.feature_of.size)
 
     def products(self, features: Array) -> Array:
@@ -127,7 +127,7 @@ class FeaturePairs:
 
     @property
     def numbers(self) -> int:
-        """How many a row becomes."""
+        """Numbers produced per row."""
         return int(self._left.size)
 
     def products(self, features: Array) -> Array:

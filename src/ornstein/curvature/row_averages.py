@@ -60,13 +60,13 @@ class RowAverages:
         linear = model.linear
         if linear is None:
             raise InputError(
-                f"the model has {model.dim} parameters, and beyond 2000 only regressions are"
-                " offered: use orn.bbvi(model)"
+                f"the model has {model.dim} parameters, and only regressions are"
+                " supported beyond 2000: use orn.bbvi(model)"
             )
         if not has_normal_prior(model):
             raise InputError(
-                "the prior is not normal with independent parameters, which is all that is offered"
-                " without whole matrices: use orn.bbvi(model)"
+                "the prior is not normal with independent parameters, which is all that is"
+                " supported without whole matrices: use orn.bbvi(model)"
             )
         return cls(model, PredictorRows.of(linear), _precisions(model))
 

@@ -39,7 +39,7 @@ class Head:
         """That of the `size` parameters that the data say most about."""
         if not np.all(precision.diagonal > 0.0):
             raise CurvatureError(
-                "neither the data nor the prior say where some parameter is: give the prior a"
+                "neither the data nor the prior determine some parameter: give the prior a"
                 " positive precision"
             )
         told = precision.diagonal - precision.prior

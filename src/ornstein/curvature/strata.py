@@ -25,7 +25,7 @@ from ornstein.types import Array
 
 
 def by_strata(model: Model, curvature: Curvature, counts: Array | None = None) -> Curvature:
-    """The curvature with the noise of such minibatches in the place of C and K: divided by S it is
+    """The curvature with the noise of such minibatches in place of C and K: divided by S it is
     that of a minibatch of S groups.
 
     `counts` of groups of each bucket are chosen in proportion to N_b √tr(A⁻¹C_b) where they are not

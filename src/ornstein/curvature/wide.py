@@ -107,7 +107,7 @@ class WideGaussian:
             if spent > STALE:
                 self._renew()
         raise CurvatureError(
-            f"no place where the gradient vanishes was found in {NEWTON_STEPS} Newton steps: give"
+            f"no point where the gradient vanishes was found in {NEWTON_STEPS} Newton steps: give"
             " the prior a positive precision"
         )
 

@@ -17,7 +17,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
 
-from ornstein.checks import is_whole
+from ornstein.checks import brief, checked_damping, is_whole
 from ornstein.compute.kernel import Kernel
 from ornstein.curvature.curvature import Curvature
 from ornstein.dynamics.kernel import LinearKernel
@@ -79,12 +79,13 @@ class Dynamics:
             raise InputError(
                 f"batch_size must be a whole number, 1 or more; got {self.batch_size!r}"
             )
-        if not 0.0 < self.damping <= 1.0:
-            raise InputError(f"damping must lie in (0, 1]; got {self.damping}")
-        if self.window < 1 or self.gap < 0:
-            raise InputError(
-                f"window must be at least 1 and gap at least 0; got {self.window} and {self.gap}"
-            )
+        checked_damping(self.damping)
+        for name, least in (("window", 1), ("gap", 0)):
+            value = getattr(self, name)
+            if not is_whole(value) or value < least:
+                raise InputError(
+                    f"{name} must be a whole number, {least} or more; got {brief(value)}"
+                )
         positive = (
             self.preconditioner
             if self.preconditioner.ndim < 2

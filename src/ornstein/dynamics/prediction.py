@@ -42,8 +42,8 @@ class Prediction:
             unstable, or its rate changes.
         kl_qp: KL(sampler ‖ posterior) in nats; kl_pq: KL(posterior ‖ sampler).
         relaxation_time: τ = −1/log ρ(F), in steps.
-        stable: whether a stationary covariance exists (in mean square, where the noise answers to
-            θ).
+        stable: whether a stationary covariance exists (in mean square, where the noise
+            depends on θ).
         time: "discrete" or "continuous".
         approximate: in words, what about it is not exact; empty if nothing is.
     """
@@ -68,7 +68,7 @@ class Prediction:
 
 def predict(dynamics: Dynamics, curvature: Curvature, time: str = "discrete") -> Prediction:
     """Solve the one Lyapunov equation for this Dynamics on this Curvature."""
-    _require_fit(dynamics, curvature)
+    require_fit(dynamics, curvature)
     modes = _modes(dynamics, curvature)
     batch = effective_batch(dynamics.scheme, curvature.n_data, dynamics.batch_size)
     constant = (
@@ -126,13 +126,13 @@ def predict(dynamics: Dynamics, curvature: Curvature, time: str = "discrete") ->
     )
 
 
-def _require_fit(dynamics: Dynamics, curvature: Curvature) -> None:
-    """A batch that the data can give, and arrays of the right length."""
+def require_fit(dynamics: Dynamics, curvature: Curvature) -> None:
+    """Refuse a batch that the data cannot give, and arrays of another length."""
     checked_batch_size(dynamics.batch_size, curvature.n_data, dynamics.scheme)
     require_noise_of(curvature, dynamics.scheme)
     for name in ("preconditioner", "injected", "output_map"):
         value = getattr(dynamics, name)
-        if value is not None and value.ndim and value.shape[0] != curvature.dim:
+        if value is not None and any(length != curvature.dim for length in value.shape):
             raise InputError(
                 f"the {name} has shape {value.shape}, but there are {curvature.dim} parameters"
             )

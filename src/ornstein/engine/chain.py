@@ -278,7 +278,7 @@ class Chain:
         bad = int(np.argmin(finite))
         last = positions[bad - 1] if bad > 0 else before
         raise DivergenceError(
-            f"chain {self.number} left the finite numbers near step"
+            f"chain {self.number} reached non-finite values near step"
             f" {self.step - (len(positions) - bad - 1) * stride}; use a smaller step size or a"
             " larger batch, start nearer the mode, or compute in float64 (dtype='float64')",
             chain=self.number,

@@ -42,6 +42,10 @@ class States:
         """The states at these positions."""
         return cls(z, *target(z))
 
+    def part(self, rows: slice) -> States:
+        """Some of the chains."""
+        return States(self.z[rows], self.energy[rows], self.slope[rows])
+
     def where(self, taken: Array, other: States) -> States:
         """These where taken, else the others."""
         rows = taken[:, None]

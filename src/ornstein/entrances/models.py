@@ -98,6 +98,8 @@ def glmm(
     offset: ArrayLike | None = None,
     points: int | str = "auto",
     correlated: bool = True,
+    weights: ArrayLike | None = None,
+    link: str | None = None,
 ) -> MixedModel:
     """A mixed model as a Model whose examples are groups, the groups' effects integrated out.
 
@@ -120,6 +122,8 @@ def glmm(
         points: nodes of the quadrature in each dimension; "auto" takes as many as bring its error
             below 0.01 nats over all groups. Groups with three or more effects take one (Laplace).
         correlated: whether the effects of a group may be correlated.
+        weights: multiply the rows' log likelihoods given the effects.
+        link: another link than the family's first, as in `glm`.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -132,8 +136,9 @@ def glmm(
     from ornstein.curvature.nodes import settled
     from ornstein.model.mixed import checked
 
-    arguments = (Z, family, priors, intercept and family != "ordinal", offset, points, correlated)
-    model = checked.glmm(X, y, groups, *arguments)
+    own = intercept and family != "ordinal"
+    settings = (offset, points, correlated, weights, link)
+    model = checked.glmm(X, y, groups, Z, family, priors, own, *settings)
     return settled(model, None if points == "auto" else int(points))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from ornstein.curvature.curvature import Curvature
 from ornstein.dynamics.dynamics import Dynamics, Sampler
+from ornstein.entrances.models import regress
 from ornstein.errors import InputError
 from ornstein.hyper import resume as climbs
 from ornstein.hyper.saved import KIND
 from ornstein.model.mixed.priors import MixedPriors
 from ornstein.model.model import Model
 from ornstein.model.network import require_no_network, warn_of_network
+from ornstein.model.required import require_model
 from ornstein.posterior.posterior import Posterior
 from ornstein.samplers import sampler_by_name
 from ornstein.sampling.request import SampleRequest
@@ -28,9 +31,6 @@ from ornstein.ways.saved import Limits
 
 if TYPE_CHECKING:
     from distributed import Client
-
-
-from ornstein.entrances.models import regress
 
 
 def fit(
@@ -96,7 +96,7 @@ def sample(
     """Draw from the posterior.
 
     Without a sampler the library chooses the cheapest way that should end trusted (see `orn.plan`),
-    runs it, judges it, and goes on with what the verdict calls for: at most four ways, listed in
+    runs it, judges it, and continues with what the verdict calls for: at most four ways, listed in
     `post.history`. With a sampler it runs that one, with every number that is not given chosen by
     theory, and does not judge. A network as a whole (its hidden units can be exchanged, and it has
     more parameters than a tenth of the rows) is refused without a sampler.
@@ -133,7 +133,7 @@ def sample(
         progress: show a progress bar on a terminal.
         client: a dask.distributed.Client: chains run on its workers, and a model on Dask
             collections shard by shard (see `ornstein.cluster`). With `checkpoint`, finished parts
-            are kept, and the same call goes on after a lost scheduler.
+            are kept, and the same call continues after a lost scheduler.
         first_chain: the number of the first chain; chain k has the same random streams in every run
             with this seed.
         checkpoint: a folder to write the whole state into, `every` so often ("30s", "5m", "1h" or
@@ -208,7 +208,7 @@ def _require_none(reason: str, given: Mapping[str, object]) -> None:
     """Refuse what would be passed over in silence."""
     for name, value in given.items():
         if value is not None:
-            raise InputError(f"{name} has no meaning here, because {reason}: leave it out")
+            raise InputError(f"{name} has no effect here, because {reason}: leave it out")
 
 
 def _on_cluster(client: Client, model: Model, request: SampleRequest) -> Posterior:
@@ -242,7 +242,7 @@ def resume(
         folder: what `orn.sample(..., checkpoint=folder)` or `orn.em` was given.
         model: the same model on the same data; another one is refused.
         sampler: needed only where the sampler holds a function of yours (a schedule) or a class of
-            yours.
+            yours; another one than the run's is refused.
         curvature: needed only where one with a `noise_response` or `hessian_product` of yours was
             given to `sample`.
         draws: more draws per chain than first asked for; None keeps the number.
@@ -250,8 +250,12 @@ def resume(
         max_blocks: of `em`: another bound than first asked for.
         every, progress: as for `sample`.
     """
+    require_model(model)
+    if not isinstance(folder, str | os.PathLike):
+        raise InputError(f"folder must be the path of a folder; got {folder!r}")
     path, meta, arrays = newest(Path(folder))
     if meta.get("kind") == KIND:
+        _require_none("this is a run of orn.em", {"sampler": sampler, "curvature": curvature})
         return climbs.resumed(
             path,
             every,
@@ -263,6 +267,10 @@ def resume(
             max_blocks=max_blocks,
             progress=progress,
         )
+    _require_none(
+        "this is a run of orn.sample", {"validation": validation, "max_blocks": max_blocks}
+    )
     if meta.get("kind") == WAYS:
+        _require_none("the library chooses the way of this run", {"sampler": sampler})
         return resumed(path, every, meta, arrays, model, curvature, draws, progress)
     return resumed_here(path, every, meta, arrays, model, sampler, curvature, draws, progress)

@@ -183,12 +183,13 @@ class Climb:
             ]
             if names:
                 reason = (
-                    "the evidence rises without end, so the data are best explained by no effect at"
+                    "the evidence grows without bound, so the data are best explained by no"
+                    " effect at"
                     " all of the coefficients it governs (θ = 0). Drop those columns, group them"
                     " with others, or keep the precision fixed"
                     if where == "infinity"
                     else (
-                        "the evidence rises without end: a noise scale falls to zero where the"
+                        "the evidence grows without bound: a noise scale falls to zero where the"
                         " model fits every row exactly, a precision where its prior is in the way."
                         " Keep it fixed, or start nearer the value you expect"
                     )

@@ -77,21 +77,7 @@ class Coordinates:
         """The coordinates of the `wanted` names, a mapping giving the groups of a name's entries;
         `real` ones need not be positive.
         """
-        wanted = (wanted,) if isinstance(wanted, str) else wanted
-        asked = dict(wanted) if isinstance(wanted, Mapping) else dict.fromkeys(wanted)
-        if not asked:
-            raise InputError("hyperparameters is empty: name at least one")
-        unknown = (set(asked) | set(real)) - set(model.hyperparameters)
-        if unknown:
-            raise InputError(
-                f"unknown hyperparameters {sorted(unknown)}; the model has"
-                f" {sorted(model.hyperparameters)}"
-            )
-        if set(real) - set(asked):
-            raise InputError(
-                f"real names {sorted(set(real) - set(asked))}, which are not among the"
-                " hyperparameters to move"
-            )
+        asked = _asked(model, wanted, real)
         standing = dict(model.hyperparameters)
         coordinate: dict[str, Array] = {}
         groups: dict[str, tuple[object, ...]] = {}
@@ -105,7 +91,7 @@ class Coordinates:
                 if name in real
                 else _positive_entries(name, standing[name])
             )
-            places, found = _grouped(name, labels, free)
+            places, found = _grouped(labels, free)
             coordinate[name] = np.where(free, places + len(start), -1).astype(np.int32)
             first = [
                 _common(name, label, standing[name][free & (places == k)])
@@ -168,6 +154,28 @@ class Coordinates:
         return np.where(self.positive, np.exp(np.where(self.positive, phi, 0.0)), phi)
 
 
+def _asked(
+    model: Model, wanted: Sequence[str] | Mapping[str, ArrayLike | None], real: Sequence[str]
+) -> dict[str, ArrayLike | None]:
+    """The groups of each name's entries; None where each is its own."""
+    wanted = (wanted,) if isinstance(wanted, str) else wanted
+    asked = dict(wanted) if isinstance(wanted, Mapping) else dict.fromkeys(wanted)
+    if not asked:
+        raise InputError("hyperparameters is empty: name at least one")
+    unknown = (set(asked) | set(real)) - set(model.hyperparameters)
+    if unknown:
+        raise InputError(
+            f"unknown hyperparameters {sorted(unknown)}; the model has"
+            f" {sorted(model.hyperparameters)}"
+        )
+    if set(real) - set(asked):
+        raise InputError(
+            f"real names {sorted(set(real) - set(asked))}, which are not among the"
+            " hyperparameters to move"
+        )
+    return asked
+
+
 def _positive_entries(name: str, values: Array) -> Array:
     if np.any(values < 0):
         raise InputError(
@@ -198,7 +206,7 @@ def _spread_out(model: Model, name: str, shape: tuple[int, ...]) -> Array:
     return model.with_hyperparameters(**{name: spread}).hyperparameters[name]
 
 
-def _grouped(name: str, labels: ArrayLike | None, free: Array) -> tuple[Array, Sequence[object]]:
+def _grouped(labels: ArrayLike | None, free: Array) -> tuple[Array, Sequence[object]]:
     """A number per entry and the label of every number; without labels each entry is its own
     group.
     """

@@ -38,7 +38,7 @@ from ornstein.model.required import require_model
 from ornstein.posterior.posterior import Posterior
 from ornstein.rows.scheme import LEVERAGE, STRATIFIED, checked_batch_size, checked_scheme
 from ornstein.sampling.progress import terminal
-from ornstein.sampling.request import SampleRequest
+from ornstein.sampling.request import SampleRequest, require_folder
 from ornstein.sampling.run import run_here
 from ornstein.types import Array, PyTree
 from ornstein.ways.automatic import sample_automatically
@@ -126,6 +126,7 @@ def em(
     True
     """
     require_model(model)
+    require_folder(checkpoint)
     request = Request(
         hyperparameters,
         sampler,

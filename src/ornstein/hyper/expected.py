@@ -53,7 +53,7 @@ def require_climb(
         if not 0 <= int(index) < size or where not in RUNAWAYS:
             raise ValueError(f"coordinate {index} on its way to {where!r}")
     if not all(isinstance(said, str) for pair in words["notes"].items() for said in pair):
-        raise ValueError("notes that are no words")
+        raise ValueError("notes that are not text")
     _require_ascent(tree["ascent"], size, chains)
     _require_tuning(climb, tree.get("tuning", {}))
     staged = {"stage", "chains"} & set(tree)
@@ -81,7 +81,7 @@ def require_climb(
 def _require_dynamics(dynamics: object, model: Model) -> None:
     """Refuse what is no Dynamics for the model of the climb."""
     if not isinstance(dynamics, Dynamics) or dynamics.window > 1:
-        raise ValueError(f"a {type(dynamics).__name__} in the place of a Dynamics of iterates")
+        raise ValueError(f"a {type(dynamics).__name__} in place of a Dynamics of iterates")
     require_whole("batch_size", dynamics.batch_size, model.n_data)
     for name, array in dynamics.arrays().items():
         require_finite(name, array)
@@ -129,7 +129,7 @@ def _require_tuning(climb: Climb, saved: Mapping[str, PyTree]) -> None:
 def _require_shapes(saved: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Finite numbers of these shapes, and no others."""
     if saved.keys() != shapes.keys():
-        raise ValueError(f"arrays {sorted(saved)} in the place of {sorted(shapes)}")
+        raise ValueError(f"arrays {sorted(saved)} in place of {sorted(shapes)}")
     for name, array in saved.items():
         require_finite(name, array)
         if array.shape != shapes[name] or array.dtype.kind not in KINDS.get(name, "f"):

@@ -101,7 +101,7 @@ class FullBatch:
         )
         theta = theta_of(found.x)
         if not np.all(np.isfinite(theta)):
-            raise CurvatureError("the search for the mode left the finite numbers")
+            raise CurvatureError("the search for the mode reached non-finite values")
         return theta
 
 

@@ -114,7 +114,7 @@ def mean_field(
             path.append(np.asarray(state[0]["phi"], dtype=float))
             if not np.all(np.isfinite(path[-1])):
                 raise DivergenceError(
-                    "the ELBO left the finite numbers",
+                    "the ELBO reached non-finite values",
                     chain=0,
                     step=number * each,
                     last_finite=path[-2],

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ornstein.checks import brief, is_number, is_whole
 from ornstein.dynamics.dynamics import Sampler
 from ornstein.errors import InputError
 from ornstein.posterior.portable import NotPortableError, describe, rebuild
+from ornstein.streams import require_seed
 from ornstein.types import Array
 
 RECIPES = ("corrected", "paper")
@@ -60,8 +62,19 @@ class Request:
             raise InputError(
                 f"baselines must be a sequence of names among {BASELINES}; got {self.baselines!r}"
             )
-        if not self.tolerance > 0:
+        if not is_number(self.tolerance) or not self.tolerance > 0:
             raise InputError(f"tolerance must be positive; got {self.tolerance!r}")
+        if not isinstance(self.hyperparameters, str | Sequence | Mapping):
+            raise InputError(
+                "hyperparameters must be names, or a mapping of names; got"
+                f" {brief(self.hyperparameters)}"
+            )
+        require_seed(self.seed)
+        if not is_whole(self.max_blocks) or not is_whole(self.chains):
+            raise InputError(
+                f"max_blocks and chains must be whole numbers; got {self.max_blocks!r} and"
+                f" {self.chains!r}"
+            )
         if self.max_blocks < 4 or self.chains < 1:
             raise InputError(
                 f"max_blocks must be at least 4 and chains at least 1; got {self.max_blocks} and"

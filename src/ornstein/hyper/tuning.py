@@ -152,8 +152,8 @@ class FullTuning:
         prediction = dynamics.predict(curvature)
         if not prediction.stable:
             raise StabilityError(
-                "no batch size leaves the chain stable: start the hyperparameters nearer to where"
-                " they belong"
+                "no batch size leaves the chain stable: start the hyperparameters nearer"
+                " to their optimum"
             )
         return dynamics, prediction
 

@@ -143,7 +143,7 @@ class _Kept:
 
 class Rebuilding:
     """Copies of whatever reaches an array, with another array in its place; all else stays the same
-    object. This one puts a new view in the place of NumPy's arrays of 8 bytes per number.
+    object. This one puts a new view in place of NumPy's arrays of 8 bytes per number.
     """
 
     def __init__(self, kept: dict[int, _Kept]) -> None:

@@ -98,8 +98,8 @@ def require_scalar(
         if dtype == "float32" and constant.ndim > 0 and constant.dtype.itemsize == 8:
             raise InputError(
                 f"{what} uses a NumPy array of dtype {constant.dtype} and shape {constant.shape}"
-                " from outside: make it a JAX array first (array = jnp.asarray(array)), or hand it"
-                " over in data or hyperparameters"
+                " from outside: make it a JAX array first (array = jnp.asarray(array)), or pass"
+                " it in data or hyperparameters"
             )
     _require_derivatives(what, function, *arguments)
     return program
@@ -165,7 +165,7 @@ def checked_rows(data: PyTree) -> int:
         raise InputError("data holds no rows")
     if n_data > MOST_IN_MEMORY and not any(isinstance(leaf, np.memmap) for leaf in leaves):
         raise InputError(
-            f"data hold {n_data} rows in memory; at most {MOST_IN_MEMORY} can be drawn from there."
+            f"data hold {n_data} rows in memory; at most {MOST_IN_MEMORY} are supported there."
             " Give them as a memory map, or split them into shards (Dask)"
         )
     for leaf in leaves:

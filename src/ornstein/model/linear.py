@@ -101,8 +101,8 @@ class LinearPredictor:
         """Some rows at a time with all their zeros, always in the same place: new memory would cost
         more than the products.
 
-        `numbers` is how many a row becomes, where more than its columns. Callers may overwrite the
-        rows; the next part reuses their memory.
+        `numbers` counts the numbers produced per row, where more than its columns. Callers may
+        overwrite the rows; the next part reuses their memory.
         """
         columns = self.features.shape[1] + 1
         # At least as many rows as columns, where memory allows: adding up what their products give

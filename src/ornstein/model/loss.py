@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from ornstein.compute.compiled import compiled
 from ornstein.model.parameters import Layout
@@ -18,6 +19,9 @@ from ornstein.rows.held import fitting, held_rows
 from ornstein.types import PyTree, Traced
 
 NO_TRAITS = Traits()
+# Rows looked at in one go. A likelihood that factorises a small matrix for each of more than about
+# 20,000 of them can make XLA's threads wait for each other forever.
+TOGETHER = 2**14
 
 
 class Problem(NamedTuple):
@@ -52,8 +56,12 @@ class Loss:
             return rows.each(
                 lambda group: self.log_likelihood(params, group, problem.hyperparameters)
             )
-        params = fitting(self._params(problem, displacement), rows)
-        return jax.vmap(self.log_likelihood, (None, 0, None))(params, rows, problem.hyperparameters)
+        params, known = fitting(self._params(problem, displacement), rows), problem.hyperparameters
+        if jax.tree.leaves(rows)[0].shape[0] > TOGETHER:
+            return lax.map(
+                lambda row: self.log_likelihood(params, row, known), rows, batch_size=TOGETHER
+            )
+        return jax.vmap(self.log_likelihood, (None, 0, None))(params, rows, known)
 
     def _params(self, problem: Problem, displacement: Traced) -> PyTree:
         """The parameters as the likelihood takes them."""

@@ -277,7 +277,7 @@ class Model:
         )
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a Model does not change: use model.replace({name}=…)")
+        raise AttributeError(f"a Model cannot be changed: use model.replace({name}=…)")
 
     def scaled_prior(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """−log p(θ)/N and its gradient, in float64."""

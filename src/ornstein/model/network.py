@@ -37,14 +37,14 @@ def whole_network(model: Model) -> str:
 def require_no_network(model: Model) -> None:
     """Refuse to choose a way for a whole network, with what to do instead."""
     if found := whole_network(model):
-        raise NetworkError(f"{found}. No way here is known to reach its posterior. {INSTEAD}")
+        raise NetworkError(f"{found}. No method here is known to reach its posterior. {INSTEAD}")
 
 
 def warn_of_network(model: Model, stacklevel: int = 3) -> None:
     """A TrustWarning where a whole network is sampled all the same."""
     if found := whole_network(model):
         warnings.warn(
-            f"{found}. These draws are at best a matter of caution. {INSTEAD}",
+            f"{found}. At best, use these draws with caution. {INSTEAD}",
             TrustWarning,
             stacklevel=stacklevel,
         )

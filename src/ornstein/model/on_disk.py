@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ornstein.checks import printable
+from ornstein.checks import brief, printable
 from ornstein.errors import InputError
 from ornstein.types import Array
 
@@ -128,11 +128,15 @@ def _from_arrow(source: object, target: str | None) -> Table:
 def _arrow_dataset(source: object) -> pyarrow.dataset.Dataset:
     datasets = _imported("pyarrow.dataset", "tables")
     if not isinstance(source, str | Path):
-        return (
-            source
-            if hasattr(source, "to_batches") and hasattr(source, "count_rows")
-            else datasets.dataset(source)
-        )
+        if hasattr(source, "to_batches") and hasattr(source, "count_rows"):
+            return source
+        try:
+            return datasets.dataset(source)
+        except (OSError, TypeError, ValueError) as error:
+            raise InputError(
+                "a table on disk must be the path of a file or folder, a Zarr array or a pyarrow"
+                f" data set; got {brief(source)}"
+            ) from error
     path = Path(source)
     found = next(_data_files(path), None)
     if found is None:
@@ -163,9 +167,15 @@ def _column_dtype(column: pyarrow.Field) -> np.dtype:
 
 def _mapped(path: Path) -> Array:
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
         raise InputError(f"{path} cannot be mapped: {str(error).splitlines()[0]}") from error
+    if not isinstance(found, np.ndarray) or found.ndim == 0 or found.dtype.kind not in "fiub":
+        raise InputError(
+            f"{path} must hold a numeric array with rows; it holds dtype"
+            f" {getattr(found, 'dtype', 'of none')} and shape {np.shape(found)}"
+        )
+    return found
 
 
 def _temporary(shape: tuple[int, ...], dtype: np.dtype) -> Array:

@@ -1,10 +1,9 @@
-"""Generalised linear models: gaussian, bernoulli, categorical and poisson regression with Gaussian
-priors.
+"""Regressions: models of any family whose rows see the parameters through linear predictors.
 
-Parameters: `coef`, (D,) or (D, K); `intercept`; and for the gaussian family with an unknown noise
-scale `log_scale` = log σ. The categorical family has one logit per class (the prior settles their
-common shift); a block with a flat prior, where nothing would settle it, takes the first class as
-reference instead.
+Parameters: `coef`, (D,) or (D, K); `intercept`; and what the family adds, as `log_scale` = log σ
+for the gaussian one with an unknown noise scale. The categorical family has one logit per class
+(the prior settles their common shift); a block with a flat prior, where nothing would settle it,
+takes the first class as reference instead.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ornstein import markup
-from ornstein.checks import require_finite
 from ornstein.errors import CurvatureError, InputError
 from ornstein.model import tables
 from ornstein.model.coordinates import Worked, worked
@@ -28,14 +26,21 @@ from ornstein.model.families.likelihood import Likelihood, Predict, PredictorLos
 from ornstein.model.families.table import family_of
 from ornstein.model.linear import LinearPredictor
 from ornstein.model.model import Model
-from ornstein.model.on_disk import is_table_on_disk, open_table
 from ornstein.model.priors import Prior
-from ornstein.model.regression_prior import Facts, Wanted, checked_precision, chosen, described
-from ornstein.model.response import checked_response
+from ornstein.model.regression_places import Places
+from ornstein.model.regression_prior import (
+    Chosen,
+    Facts,
+    Wanted,
+    checked_precision,
+    chosen,
+    described,
+)
+from ornstein.model.regression_rows import RegressionRows
 from ornstein.model.spread import Spread
 from ornstein.rows.choice import packs
 from ornstein.rows.packed import side_by_side
-from ornstein.types import Array, PyTree
+from ornstein.types import PyTree
 
 # A noise scale below so small a part of y's standard deviation is rounding: the posterior density
 # grows without bound as it falls.
@@ -179,7 +184,7 @@ def require_noise(model: Model, theta: np.ndarray) -> None:
     scale, spread = math.exp(theta[place]), math.exp(model.init[place])
     if scale < NO_NOISE * spread:
         raise CurvatureError(
-            f"the columns explain y exactly: the noise scale runs to {scale:.1g}, below"
+            f"the columns explain y exactly: the noise scale tends to {scale:.1g}, below"
             f" {NO_NOISE:.0e} of y's standard deviation, and the posterior has no maximum. Give"
             " noise_scale a number, raise prior_precision or use fewer columns"
         )
@@ -207,119 +212,62 @@ def glm(
     parameters, by the user's word, how many of X's last columns are their own.
     """
     law = _scaled(family_of(family, link), noise_scale)
-    tables.require_one_index((("X", X), ("y", y), ("weights", weights), ("offset", offset)))
-    named = tables.is_frame(X) or isinstance(X, tables.Named)
-    if is_table_on_disk(X):
-        opened = open_table(X, y if isinstance(y, str) else None)
-        table, names = tables.features(opened.features)
-        names, named = opened.names or names, bool(opened.names)
-        y = y if opened.target is None else opened.target
-    else:
-        table, names = tables.features(X)
-    n_data, columns = table.shape
-    if n_data == 0 or columns == 0:
-        raise InputError(f"X must have rows and columns; it has shape {table.shape}")
-    require_finite("X", table.data if tables.is_sparse(table) else table, names)
-    response, classes = checked_response(y, law, n_data, classes)
-    law = law if classes is None else law.of_classes(len(classes))
-    intercept = intercept and law.intercepts
-    outputs = len(classes) if classes is not None and law.classes else 1
-    model_offset = _optional(offset, "offset", n_data, outputs if law.classes else None)
-    model_weights = _optional(weights, "weights", n_data, None)
-    if model_weights is not None and (np.any(model_weights < 0) or not np.any(model_weights > 0)):
-        raise InputError("weights must not be negative, and not all zero")
-
-    def known() -> Facts:
-        return facts or facts_of(law, table, response, model_weights, model_offset)
-
-    own = _own_columns(law, columns, parts or {})
+    rows = RegressionRows.of(X, y, law, weights, offset, classes)
+    law, own = rows.law, _own_columns(rows.law, rows.table.shape[1], parts or {})
     wanted = Wanted(prior_precision, intercept_precision, priors)
-    prior = chosen(law, names, outputs, wanted, known, own)
-    likelihood = Likelihood(
-        law.name,
-        outputs,
-        infer_scale=isinstance(law, Gaussian) and law.infer_scale,
-        coef_reference=law.classes and prior.coef_flat,
-        intercept_reference=law.classes and prior.intercept_flat,
-        elementary=law.elementary and not tables.is_sparse(table) and not own,
-        link=law.link,
-        settings=law.settings,
-        parts=own,
-    )
+    prior = chosen(law, rows.names, rows.outputs, wanted, lambda: facts or facts_of(rows), own)
+    likelihood = _likelihood(rows, prior, own)
     hyper = dict(prior.hyperparameters)
     if isinstance(law, Gaussian) and not law.infer_scale:
         hyper["noise_scale"] = _positive("noise_scale", noise_scale)
-    params, parameter_names, feature_of, predictor_of = _parameters(
-        likelihood, names, classes, intercept
-    )
+    places = Places.of(likelihood, rows.names, rows.classes, intercept and law.intercepts)
     linear = LinearPredictor(
         PredictorLoss(likelihood),
-        table,
-        response,
-        model_weights,
-        model_offset,
-        feature_of,
-        predictor_of,
-        outputs + len(law.auxiliaries),
+        rows.table,
+        rows.response,
+        rows.weights,
+        rows.offset,
+        places.feature_of,
+        places.predictor_of,
+        rows.outputs + len(law.auxiliaries),
         hyper,
     )
-    params |= {name: np.asarray(value) for name, value in law.start(response).items()}
-    data: dict[str, PyTree] = {"x": _row_features(table), "y": response}
-    if model_weights is not None:
-        data["weight"] = model_weights
-    if model_offset is not None:
-        data["offset"] = model_offset
-    predict = Predict(likelihood, names if named else ())
-    model = GLM(likelihood, data, prior.log_prior, params, predict, hyper, names=parameter_names)
+    start = {name: np.asarray(value) for name, value in law.start(rows.response).items()}
+    model = GLM(
+        likelihood,
+        rows.data(),
+        prior.log_prior,
+        places.zeros | start,
+        Predict(likelihood, rows.names if rows.named else (), offset=rows.offset is not None),
+        hyper,
+        names=places.names,
+    )
     return model.replace(
         loss=replace(model.loss, traits=likelihood.traits),
         likelihood=likelihood,
-        features=table,
-        response=response,
-        classes=classes,
-        feature_names=names,
+        features=rows.table,
+        response=rows.response,
+        classes=rows.classes,
+        feature_names=rows.names,
         _linear=linear,
     )
 
 
-def _parameters(
-    likelihood: Likelihood, names: tuple[str, ...], classes: np.ndarray | None, intercept: bool
-) -> tuple[dict[str, np.ndarray], tuple[str, ...], np.ndarray, np.ndarray]:
-    """Zeros for the parameters, their names in flat order, and where each enters the predictors."""
-    columns, outputs = len(names), likelihood.predictors
-    entries: dict[str, list[tuple[str, int, int]]] = {}  # by leaf: name, feature, predictor
-    params: dict[str, np.ndarray] = {}
-    if likelihood.law.classes:
-        assert classes is not None
-        first = int(likelihood.coef_reference)
-        params["coef"] = np.zeros((columns, outputs - first))
-        entries["coef"] = [
-            (f"{name}[{classes[k]}]", i, k)
-            for i, name in enumerate(names)
-            for k in range(first, outputs)
-        ]
-        if intercept:
-            first = int(likelihood.intercept_reference)
-            params["intercept"] = np.zeros(outputs - first)
-            entries["intercept"] = [
-                (f"intercept[{classes[k]}]", columns, k) for k in range(first, outputs)
-            ]
-    else:
-        params["coef"] = np.zeros(columns)
-        places = [auxiliary.name for auxiliary in likelihood.auxiliaries]
-        predictor = np.zeros(columns, dtype=int)
-        for part, first, after in likelihood.parts:
-            predictor[first:after] = outputs + places.index(part)
-        entries["coef"] = [(name, i, int(predictor[i])) for i, name in enumerate(names)]
-        if intercept:
-            params["intercept"] = np.zeros(())
-            entries["intercept"] = [("intercept", columns, 0)]
-    for k, auxiliary in enumerate(likelihood.auxiliaries):
-        params[auxiliary.name] = np.zeros(())
-        entries[auxiliary.name] = [(auxiliary.name, columns, outputs + k)]
-    in_order = [entry for leaf in sorted(entries) for entry in entries[leaf]]  # as JAX sorts leaves
-    labels, features, predictors = zip(*in_order, strict=True)
-    return params, labels, np.array(features), np.array(predictors)
+def _likelihood(
+    rows: RegressionRows, prior: Chosen, parts: tuple[tuple[str, int, int], ...]
+) -> Likelihood:
+    law = rows.law
+    return Likelihood(
+        law.name,
+        rows.outputs,
+        infer_scale=isinstance(law, Gaussian) and law.infer_scale,
+        coef_reference=law.classes and prior.coef_flat,
+        intercept_reference=law.classes and prior.intercept_flat,
+        elementary=law.elementary and not tables.is_sparse(rows.table) and not parts,
+        link=law.link,
+        settings=law.settings,
+        parts=parts,
+    )
 
 
 def _own_columns(
@@ -331,7 +279,7 @@ def _own_columns(
     for word, count in parts.items():
         if word not in by_word:
             raise InputError(
-                f"the {law.name} family has no parameter {word!r} that columns could explain;"
+                f"the {law.name} family has no parameter {word!r} that columns can explain;"
                 f" it has {', '.join(by_word) or 'none'}"
             )
         found.append((by_word[word], first, first + count))
@@ -347,15 +295,14 @@ def _scaled(family: Family, noise_scale: object) -> Family:
     return family
 
 
-def facts_of(
-    law: Family, table: Any, response: np.ndarray, weights: Array | None, offset: Array | None
-) -> Facts:
+def facts_of(rows: RegressionRows) -> Facts:
     """What default priors ask of the data, each row counting by its weight."""
+    law, response, weights = rows.law, rows.response, rows.weights
     middle = law.middle(response, weights)
-    if offset is not None:
-        middle = middle - np.average(offset, axis=0, weights=weights)
-        response = law.without(response, offset)
-    return Facts(Spread.of(table, weights), law.unit(response, weights), middle)
+    if rows.offset is not None:
+        middle = middle - np.average(rows.offset, axis=0, weights=weights)
+        response = law.without(response, rows.offset)
+    return Facts(Spread.of(rows.table, weights), law.unit(response, weights), middle)
 
 
 def _positive(what: str, value: ArrayLike) -> np.ndarray:
@@ -363,38 +310,3 @@ def _positive(what: str, value: ArrayLike) -> np.ndarray:
         given = repr(value) if np.ndim(value) == 0 else f"an array of shape {np.shape(value)}"
         raise InputError(f"{what} must be a positive number or 'infer'; got {given}")
     return np.asarray(float(value))
-
-
-def _optional(
-    values: ArrayLike | None, what: str, n_data: int, outputs: int | None
-) -> np.ndarray | None:
-    if values is None:
-        return None
-    if outputs is None:
-        array = tables.numbers(values, what).astype(float)
-    else:
-        array = np.asarray(tables.features(values)[0], dtype=float)
-        if array.shape != (n_data, outputs):
-            raise InputError(
-                f"{what} must have shape {(n_data, outputs)}, one number per row and class; it has"
-                f" {array.shape}"
-            )
-    if array.shape[0] != n_data:
-        raise InputError(f"X has {n_data} rows but {what} has {array.shape[0]}")
-    require_finite(what, array)
-    return array
-
-
-def _row_features(table: Any) -> PyTree:
-    """Dense rows as they are; sparse rows as padded (column, value) pairs, so that a step costs
-    what is not zero.
-    """
-    if not tables.is_sparse(table):
-        return table
-    counts = np.diff(table.indptr)
-    longest = max(1, int(counts.max()))
-    columns = np.zeros((table.shape[0], longest), dtype=np.int32)
-    values = np.zeros((table.shape[0], longest), dtype=np.result_type(table.data, np.float32))
-    filled = np.arange(longest) < counts[:, None]
-    columns[filled], values[filled] = table.indices, table.data
-    return {"columns": columns, "values": values}

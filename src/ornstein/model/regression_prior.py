@@ -20,7 +20,7 @@ from ornstein.checks import FULL_LIMIT, as_numbers, brief
 from ornstein.errors import InputError
 from ornstein.model.families.family import Auxiliary, Family
 from ornstein.model.families.prior import RegressionPrior, gaussian_prior
-from ornstein.model.priors import Flat, Normal, Prior, StudentT, numbers_of, words
+from ornstein.model.priors import Flat, Normal, OnCoefficients, Prior, StudentT, numbers_of, words
 from ornstein.model.spread import Spread
 from ornstein.types import Array, PyTree, Traced
 
@@ -70,7 +70,7 @@ class _Draft:
     unit: Array  # 1/scale², by column or by column and class
     mean: Array
     df: Array
-    intercept: Normal | StudentT | Flat | None = None  # of a row of averages
+    intercept: OnCoefficients | None = None  # of a row of averages
     middle: Array | None = None  # where that is, if not where it says
     raw_intercept: Array = field(default_factory=lambda: np.zeros(()))  # precision about zero
     shared: dict[str, Prior] = field(default_factory=dict)
@@ -106,7 +106,7 @@ def chosen(
         draft = _Draft(np.array(np.broadcast_to(precision, shape)), *np.zeros((2, columns)))
         draft.shared = {item.word: Flat() for item in law.auxiliaries}
     draft.raw_intercept = raw
-    _override(draft, wanted.priors or {}, names, law)
+    _override(draft, {} if wanted.priors is None else wanted.priors, names)
     return _finished(draft, law, outputs, known, parts)
 
 
@@ -122,9 +122,12 @@ def _scaled(law: Family, facts: Facts, parts: tuple[tuple[str, int, int], ...]) 
     return draft
 
 
-def _override(
-    draft: _Draft, priors: Mapping[str, Prior], names: tuple[str, ...], law: Family
-) -> None:
+def _override(draft: _Draft, priors: Mapping[str, Prior], names: tuple[str, ...]) -> None:
+    if not isinstance(priors, Mapping):
+        raise InputError(
+            "priors must be a dictionary by name, as in {'age': orn.priors.Normal(0, 1)}; got"
+            f" {brief(priors)}"
+        )
     places = {name: place for place, name in enumerate(names)}
     for name, prior in priors.items():
         if not isinstance(prior, Prior):
@@ -136,7 +139,7 @@ def _override(
             _require_known(name, draft.shared, names)
             draft.shared[name] = prior
             continue
-        if not isinstance(prior, Normal | StudentT | Flat):
+        if not isinstance(prior, OnCoefficients):
             raise InputError(
                 f"{name!r} takes Normal, StudentT or Flat; {type(prior).__name__} is for positive"
                 " numbers"
@@ -153,10 +156,12 @@ def _require_known(name: str, shared: Mapping[str, Prior], names: tuple[str, ...
     possible = [*names, "intercept", *shared]
     close = difflib.get_close_matches(str(name), possible, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"there are {brief(possible)}"
-    raise InputError(f"priors names {brief(name)}, which is no column or parameter; {hint}")
+    raise InputError(
+        f"priors names {brief(name)}, which is neither a column nor a parameter; {hint}"
+    )
 
 
-def _put(draft: _Draft, place: int, prior: Normal | StudentT | Flat) -> None:
+def _put(draft: _Draft, place: int, prior: OnCoefficients) -> None:
     mean, scale, df = 0.0, np.inf, 0.0
     if isinstance(prior, Normal):
         mean, scale = prior.mean, prior.sd

@@ -89,22 +89,27 @@ def _known_labels(
     try:
         codes = np.minimum(np.searchsorted(classes, values), classes.size - 1)
     except TypeError:
-        raise InputError("y holds labels of another kind than classes") from None
+        raise InputError("the labels in y and in classes have different types") from None
     if np.any(classes[codes] != values):
         raise InputError("y holds a label that is not among classes")
     return codes.astype(np.float32 if family == "bernoulli" else np.int32), classes
 
 
-def _labels(values: np.ndarray, family: str) -> tuple[np.ndarray, np.ndarray]:
+def in_order(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The different labels in ascending order, and the place of each row's among them."""
     if values.dtype.kind == "f":
         require_finite("y", values)
     try:
-        classes, codes = np.unique(values, return_inverse=True)
+        return np.unique(values, return_inverse=True)
     except TypeError:
         kinds = sorted({type(value).__name__ for value in values})
         raise InputError(
             f"y holds labels of kinds that cannot be put in order: {', '.join(kinds)}"
         ) from None
+
+
+def _labels(values: np.ndarray, family: str) -> tuple[np.ndarray, np.ndarray]:
+    classes, codes = in_order(values)
     if classes.size < 2:
         raise InputError(
             f"y holds one class only, {brief(classes[0])}; there is nothing to separate"

@@ -176,7 +176,8 @@ def require_one_index(tables: Iterable[tuple[str, object]]) -> None:
         elif _is_another_order(index, known[1]):
             first = int(np.argmax(np.asarray(index != known[1])))
             raise InputError(
-                f"the index of {what} has another order than that of {known[0]}: row {first} is"
+                f"the index of {what} is not in the same order as that of {known[0]}: row"
+                f" {first} is"
                 f" {_label(index, first)} in {what} and {_label(known[1], first)} in {known[0]}."
                 f" Rows are paired by position: put {what} into the order of {known[0]}"
                 f" ({what}.loc[{known[0]}.index]), or give {what}.to_numpy()"
@@ -199,6 +200,29 @@ def _is_another_order(index: Any, other: Any) -> bool:
 def numbered(count: int) -> tuple[str, ...]:
     """Names for columns that have none."""
     return tuple(f"x{position}" for position in range(count))
+
+
+def places_of(given: tuple[str, ...], names: tuple[str, ...]) -> list[int]:
+    """Where in the table that was given the columns of the model are."""
+    places = {name: place for place, name in enumerate(given)}
+    known = set(names)
+    troubles = [
+        ("lack", [name for name in names if name not in places]),
+        ("have the unknown", [name for name in given if name not in known]),
+        ("repeat the", [name for place, name in enumerate(given) if places[name] != place]),
+    ]
+    for trouble, found in troubles:
+        if found:
+            raise InputError(
+                f"the rows to predict {trouble} column{'s' if len(found) > 1 else ''}"
+                f" {_listed(found)}; the model was made from {_listed(list(names))}"
+            )
+    return [places[name] for name in names]
+
+
+def _listed(names: list[str], most: int = 8) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(brief(name) for name in names[:most]) + more
 
 
 def _sparse(table: Any, what: str) -> Any:

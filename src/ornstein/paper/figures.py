@@ -211,7 +211,7 @@ def figure_2(
     image = drawing.covariance_panel(
         grid[0], empirical, limit, "empirical covariance of the iterates"
     )
-    drawing.covariance_panel(grid[1], predicted, limit, "predicted (discrete, noise answers to θ)")
+    drawing.covariance_panel(grid[1], predicted, limit, "predicted (discrete, noise depends on θ)")
     drawing.covariance_panel(grid[2], empirical - predicted, limit, "difference, same scale")
     drawn.colorbar(image, ax=grid, label="covariance of standardised coefficients", shrink=0.8)
     for axes in grid:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 HOW_TO_READ = (
     "KL in nats, f the posterior (Laplace) and q the sampler. *Exact*: the stationary law in"
-    " discrete time, with noise that answers to θ. *Simulated*: mean and standard deviation over"
+    " discrete time, with noise that depends on θ. *Simulated*: mean and standard deviation over"
     " seeds. *Ideal chain*: what a chain of the same length shows on average if the exact law is"
     " right; *z*: how many standard errors the simulation is from that. *Floor*: what is left at"
     " this length where q = f. *Relaxation times*: the length of one seed's chain."

@@ -64,7 +64,7 @@ def read_archive(path: str | Path, format_name: str) -> tuple[Meta, dict[str, Ar
     if found != format_name:
         raise FileError(f"{path} has format {found!r}, where {format_name!r} is expected")
     if meta.pop("arrays", None) != sorted(arrays):
-        raise FileError(f"{path} is damaged: the arrays in it are not the ones that it lists")
+        raise FileError(f"{path} is damaged: it does not hold the arrays that it lists")
     return meta, arrays
 
 
@@ -117,7 +117,7 @@ def _array(content: bytes) -> Array:
         any(length < 0 for length in shape)
         or math.prod(shape) * dtype.itemsize != len(content) - stream.tell()
     ):
-        raise ValueError("an array whose size is not the announced one")
+        raise ValueError("an array whose size differs from its header")
     flat = np.frombuffer(content, dtype=dtype, offset=stream.tell())
     return flat.reshape(shape, order="F" if fortran_order else "C").copy()
 

@@ -11,8 +11,10 @@ import numpy as np
 from ornstein.checks import brief
 from ornstein.errors import InputError
 from ornstein.model import tables
+from ornstein.model.mixed.model import MixedModel
 from ornstein.model.regression import GLM
 from ornstein.regression.columns import coded, is_category, numbers
+from ornstein.regression.mixed import MixedTablePredict, table_of
 from ornstein.regression.table import as_frame
 from ornstein.types import Array, PyTree
 
@@ -30,18 +32,20 @@ class Rows:
         labels: columns that the formula takes for labels, with them in their order.
         classes: the labels of the outcome.
         offset: of the rows of a matrix; a table's comes from its columns.
+        used: the columns of a table that the formula uses; None is all.
     """
 
     table: Any
     labels: dict[str, tuple[str, ...]]
     classes: tuple[str, ...] = ()
     offset: Array | None = None
+    used: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, data: object, model: Model | None, predict: object, what: str) -> Rows:
         """Rows that were given, or those that the model was made from."""
         labels: dict[str, tuple[str, ...]] = {}
-        spec = getattr(predict, "spec", None)
+        spec = table_of(predict)
         for factor in () if spec is None else spec.design.factors:
             if factor.levels is not None:
                 labels.setdefault(factor.expression.column_names[0], factor.levels)
@@ -50,7 +54,8 @@ class Rows:
             classes = tuple(str(label) for label in model.classes)
         table = _table(data, model, what) if data is None or spec is None else as_frame(data)
         own = data is None and isinstance(model, GLM) and isinstance(table, tables.Named)
-        return cls(table, labels, classes, model.data.get("offset") if own and model else None)
+        offset = model.data.get("offset") if own and model else None
+        return cls(table, labels, classes, offset, _used(predict))
 
     def __len__(self) -> int:
         return (
@@ -79,7 +84,8 @@ class Rows:
         found = coded(series)
         order = [level for level in self.labels.get(name, found.levels) if level in found.levels]
         values = series.to_numpy()
-        return [values[int(np.argmax(found.codes == found.levels.index(one)))] for one in order]
+        places = [int(np.argmax(found.codes == found.levels.index(one))) for one in order]
+        return [_as_label(values[place]) for place in places]
 
     def numbers(self, name: str) -> Array:
         """The column in float64."""
@@ -101,10 +107,30 @@ class Rows:
         names = list(self.table.names if isinstance(self.table, tables.Named) else self.table)
         if name not in names:
             raise InputError(f"there is no column {brief(name)}; there are {brief(names)}")
+        if self.used is not None and name not in self.used:
+            raise InputError(
+                f"the prediction does not depend on the column {brief(name)}; it depends on"
+                f" {brief(list(self.used))}"
+            )
         if not isinstance(self.table, tables.Named):
             return self.table[name]
         found = self.table.matrix[:, [names.index(name)]]
         return np.asarray(found.toarray() if tables.is_sparse(found) else found)[:, 0]
+
+
+def _as_label(value: object) -> object:
+    """1 for 1.0: the same label, as the fit names it."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _used(predict: object) -> tuple[str, ...] | None:
+    """The columns of a table that a prediction depends on, where it was made from a formula."""
+    spec = table_of(predict)
+    if spec is None:
+        return None
+    groups = predict.groups if isinstance(predict, MixedTablePredict) else ()
+    varying = (name for one in groups for name in one.effect_columns)
+    return tuple(dict.fromkeys([*spec.column_names, *varying]))
 
 
 def _table(data: object, model: Model | None, what: str) -> PyTree:
@@ -119,4 +145,6 @@ def _table(data: object, model: Model | None, what: str) -> PyTree:
         )
     if isinstance(model, GLM):
         return model.table
+    if isinstance(model, MixedModel) and model.frame is not None:
+        return model.frame
     raise InputError(f"{what} needs the rows to average over: give data= with the table")

@@ -157,7 +157,7 @@ def compare(
     >>> comparison.to_frame()[["kl_qp", "sd_ratio"]].round(3).values.tolist()
     [[0.807, 2.0]]
     """
-    if not posteriors:
+    if not posteriors or not isinstance(posteriors, Mapping):
         raise InputError("there is nothing to compare: give a dictionary of posteriors by name")
     name, chosen = _reference(posteriors, reference)
     names = _common_names(posteriors, chosen)
@@ -227,8 +227,8 @@ def _common_names(
         if isinstance(posterior, Posterior):
             if names is not None and posterior.names != names:
                 raise InputError(
-                    f"{label} has other parameters than the posteriors before it: they are not of"
-                    " the same model"
+                    f"{label} does not have the parameters of the posteriors before it:"
+                    " they are from different models"
                 )
             names = posterior.names
     return names or tuple(f"theta[{position}]" for position in range(size))

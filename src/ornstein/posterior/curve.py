@@ -59,7 +59,13 @@ class Curve:
                 self._band(axes, place, colour)
             else:
                 self._bars(axes, place, colour)
-        if not self.numeric:
+        if self.numeric:
+            from matplotlib.ticker import MaxNLocator
+
+            x = np.asarray(self.values, dtype=float)
+            whole = bool(np.all(x == np.floor(x)))
+            axes.xaxis.set_major_locator(MaxNLocator(5, integer=whole))
+        else:
             names = [printable(value, 14) for value in self.values]
             turned = 90 if sum(len(name) for name in names) > 30 else 0
             axes.set_xticks(np.arange(len(names)), names, rotation=turned)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ornstein.checks import brief, is_number
+from ornstein.checks import brief, is_number, printable
 from ornstein.errors import InputError, PredictionWarning
 from ornstein.posterior.at_draws import RowsAtDraws
 from ornstein.posterior.averaged_rows import Rows
@@ -74,7 +74,7 @@ class Effects:
         """Odds ratios (logit, softmax) or rate ratios (log link), one row each."""
         if self.ratio_draws is None:
             raise InputError(
-                "there are ratios for the links logit, softmax and log, in models made by orn.glm"
+                "ratios exist for the links logit, softmax and log, in models made by orn.glm"
                 " or orn.regress"
             )
         return described(self.ratio_draws, probability, self.ratio_names)
@@ -93,7 +93,7 @@ class Effects:
         return self.along.plot(path)
 
     def __repr__(self) -> str:
-        return str(self.summary())
+        return str(self.summary().rename(index=printable))
 
     def _repr_html_(self) -> str:
         return self.summary().to_html(float_format=lambda number: f"{number:.4g}")
@@ -106,9 +106,17 @@ def average_effect(predicted: Predicted, rows: Rows, column: str) -> Effects:
     levels = rows.levels(column)
     if levels is not None:
         return _contrasts(predicted, rows, column, levels)
-    upper, lower = _ends_of_steps(rows.numbers(column))
+    values = rows.numbers(column)
+    if not np.any(np.isfinite(values)):
+        raise InputError(f"no row has a value of {brief(column)}")
+    upper, lower = _ends_of_steps(values)
     more, less = rows.put(column, upper), rows.put(column, lower)
-    slope = _slope(predicted(more), predicted(less), upper - lower)
+    above, below = predicted(more), predicted(less)
+    if above.source.shape[1] == 0:
+        raise InputError(
+            f"there is no row to average the effect of {brief(column)} over: none is complete"
+        )
+    slope = _slope(above, below, upper - lower)
     names = _by_class([column], rows.classes if slope.shape[1] > 1 else ())
     width = float(np.nanmean(upper - lower))
     ratios = _ratios(predicted, [(more, less)], [column], width, rows.classes)
@@ -150,6 +158,8 @@ def curve_along(predicted: Predicted, rows: Rows, column: str, most: int = CURVE
 def _curve(
     predicted: Predicted, rows: Rows, column: str, levels: Sequence[object], numeric: bool
 ) -> Curve:
+    if not len(levels):
+        raise InputError(f"no row has a label of {brief(column)} that the fit has seen")
     found = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", PredictionWarning)

@@ -151,7 +151,7 @@ def _known(
     for name, part in zip(function.names, labels, strict=True):
         if part is None:
             raise InputError(
-                f"groups='known' needs to know which: the rows lack the labels of {name!r} (give a"
+                f"groups='known' needs labels: the rows lack those of {name!r} (give a"
                 " table with its columns, or a dict with 'X', 'groups' and, where the model has Z,"
                 " 'Z')"
             )
@@ -201,7 +201,7 @@ def _factor(model: MixedModel, name: str | None) -> int:
         return 0
     if name not in model.factors:
         names = " and ".join(repr(printable(factor)) for factor in model.factors)
-        asked = "say which of them" if name is None else f"not {printable(name)!r}"
+        asked = "name one of them" if name is None else f"not {printable(name)!r}"
         raise InputError(f"the groups of this model are {names}: {asked}")
     return model.factors.index(name)
 
@@ -252,7 +252,7 @@ def _places(labels: Array, groups: ArrayLike) -> Array:
         places = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
         unknown = ordered[places] != wanted
     except TypeError:
-        raise InputError("the labels asked for are of another kind than the model's") from None
+        raise InputError("the labels asked for have another type than the model's") from None
     _require_none_unknown(unknown, wanted)
     return order[places]
 
@@ -260,8 +260,8 @@ def _places(labels: Array, groups: ArrayLike) -> Array:
 def _require_none_unknown(unknown: Array, wanted: Array) -> None:
     if np.any(unknown):
         raise InputError(
-            f"the data hold no group {printable(wanted[int(np.argmax(unknown))])!r}; for groups"
-            " not seen use groups='new' or 'average'"
+            f"the data have no group {printable(wanted[int(np.argmax(unknown))])!r}; for"
+            " unseen groups use groups='new' or 'average'"
         )
 
 

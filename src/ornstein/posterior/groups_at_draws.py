@@ -44,11 +44,11 @@ class GroupsAtDraws:
     @property
     def likelihood(self) -> Likelihood:
         """The family of single values."""
-        family = self.predict.family
+        family, link = self.predict.family, self.predict.link
         if family != "ordinal":
-            return Likelihood(family, 1, infer_scale=family == "gaussian")
+            return Likelihood(family, 1, infer_scale=family == "gaussian", link=link)
         (cuts,) = self.layout.shapes[self.layout.paths.index(SHAPES[family])]
-        return Likelihood(family, 1, settings=(("gaps", cuts - 1),))
+        return Likelihood(family, 1, link=link, settings=(("gaps", cuts - 1),))
 
     @property
     def noise_scale(self) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ornstein.checks import printable
+
 
 @dataclass(frozen=True)
 class Attempt:
@@ -27,7 +29,8 @@ class Attempt:
 
     def __str__(self) -> str:
         said = f" ({self.reason})" if self.reason else ""
-        return f"{self.way}: {self.verdict}, {self.passes:,.0f} passes, {self.seconds:.1f} s{said}"
+        worked = f"{self.passes:,.0f} passes, {self.seconds:.1f} s"
+        return printable(f"{self.way}: {self.verdict}, {worked}{said}", None)
 
 
 def stored(history: Sequence[Attempt]) -> list[dict[str, Any]]:

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from ornstein.checks import printable
 from ornstein.errors import InputError
 from ornstein.posterior.posterior import Posterior
 from ornstein.posterior.predictive import Predictive
@@ -91,7 +93,7 @@ class Calibration:
         ]
         for name, score in self.scores:
             numbers = f"{score.temperature:7.3f}{score.loss:9.4f}{score.error:9.4f}"
-            lines.append(f"  {name:34s}{numbers}")
+            lines.append(f"  {printable(name):34s}{numbers}")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -147,6 +149,7 @@ class LastLayerPosterior(Posterior):
         groups: str | None = None,
         model: Model | None = None,
         *,
+        offset: ArrayLike | float | None = None,
         net: PyTree = None,
     ) -> Predictive:
         """What is predicted for new rows, at the temperature: probabilities of the classes, or the
@@ -155,16 +158,18 @@ class LastLayerPosterior(Posterior):
         Args:
             inputs: what the network takes, and it is run; features, where the posterior was made
                 from arrays, or was loaded from a file and no `net` is given.
-            draws, seed, model: as for every Posterior.
+            draws, seed, model, offset: as for every Posterior.
             groups: only for mixed models.
             net: the network, after `orn.load`.
         """
         network = self.network if net is None else self._attached(net)
+        if network is not None:
+            self._require_same(network)
         features = inputs if network is None else network.features(inputs)
         draws_at = self.at_temperature(self.draws)
         middle = self.at_temperature(self.mean)
         tempered = replace(self, draws=draws_at, moments=_about(self, middle))
-        return Posterior.predict(tempered, features, draws, seed, groups, model)
+        return Posterior.predict(tempered, features, draws, seed, groups, model, offset=offset)
 
     def at_temperature(self, draws: Array) -> Array:
         """Parameters (…, D) whose predictions at temperature 1 are those of `draws` at
@@ -181,18 +186,22 @@ class LastLayerPosterior(Posterior):
             raise InputError("this posterior was made from arrays of features: predict takes those")
         from ornstein.interfaces.networks.attach import network_of
 
-        network = network_of(self.framework, net, self.layer)
+        return network_of(self.framework, net, self.layer)
+
+    def _require_same(self, network: Network) -> None:
+        """Refuse a network whose last layer is another one, or was trained further."""
         for found, known in zip(network.head(), (self.weights, self.biases), strict=True):
             if known is None or found.shape != known.shape or _apart(found, known) > SAME:
                 raise InputError(
                     f"this is not the network that the posterior was made from: its layer"
                     f" {self.layer!r} holds other weights"
                 )
-        return network
 
     def __repr__(self) -> str:
         chains, draws, size = self.draws.shape
-        source = f" {self.layer!r} of a network in {self.framework}" if self.framework else ""
+        source = (
+            f" {self.layer!r} of a network in {printable(self.framework)}" if self.framework else ""
+        )
         head = f"Last layer{source}: {size:,} weights, {chains * draws:,} draws"
         verdict = "" if self.verdict is None else f", {self.verdict.level}"
         return f"{head}{verdict}\n{self.calibration}"

@@ -8,15 +8,18 @@ together (Magnusson, Andersen, Jonasson and Vehtari 2019).
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
 from ornstein.checks import LARGEST_ALLOCATION, brief, is_whole
 from ornstein.errors import InputError
+from ornstein.model.regression import GLM
 from ornstein.posterior.pointwise import Pointwise
+from ornstein.streams import generator
 from ornstein.types import Array
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ class Loo:
         p_loo: the effective number of parameters.
         subsampling_se: the part of the error from smoothing some rows only; 0 where all were.
         pointwise, pareto_k: of the rows in `rows`. approximate: of all rows, at the mean.
+        outcomes: a hash of what a regression explains, weights included; "" of other models.
     """
 
     elpd: float
@@ -49,6 +53,7 @@ class Loo:
     pointwise: Array
     pareto_k: Array
     approximate: Array | None = None
+    outcomes: str = ""
 
     @property
     def bad(self) -> int:
@@ -82,15 +87,29 @@ def loo(draws: Array, mean: Array, model: Model | None, subset: int | None, seed
         raise InputError("loo needs draws; only their moments were kept (keep='moments')")
     if subset is not None and (not is_whole(subset) or subset < 2):
         raise InputError(f"subset must be a whole number, 2 or more; got {subset!r}")
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     if len(draws) > MOST_DRAWS:
         draws = draws[np.sort(rng.choice(len(draws), MOST_DRAWS, replace=False))]
     pointwise, count = Pointwise(model), model.n_data
     if subset is None and 8 * count * len(draws) > LARGEST_ALLOCATION:
         subset = SUBSET
     if subset is None or subset >= count:
-        return _whole(pointwise.at(draws, np.arange(count), mean), count)
-    return _subsampled(pointwise, mean, draws, int(subset), count, rng)
+        found = _whole(pointwise.at(draws, np.arange(count), mean), count)
+    else:
+        found = _subsampled(pointwise, mean, draws, int(subset), count, rng)
+    return replace(found, outcomes=_hash_of_outcomes(model))
+
+
+def _hash_of_outcomes(model: Model) -> str:
+    """What tells the outcomes of one regression from those of another, in whatever type."""
+    if not isinstance(model, GLM):
+        return ""
+    digest = hashlib.blake2b(digest_size=16)
+    for values in (model.response, model.data.get("weight")):
+        digest.update(b"none" if values is None else b"some")
+        for start in range(0, 0 if values is None else len(values), 2**22):
+            digest.update(np.asarray(values[start : start + 2**22], dtype=np.float32).tobytes())
+    return digest.hexdigest()
 
 
 def _whole(densities: Array, count: int) -> Loo:
@@ -129,11 +148,14 @@ def _smoothed(densities: Array) -> tuple[Array, Array, Array]:
     from scipy.special import logsumexp
 
     by_row = np.ascontiguousarray(densities.T)
-    weights, k = array_stats.psislw(by_row, axis=-1)  # of 1/p
-
+    with np.errstate(all="ignore"):
+        weights, k = (np.array(found) for found in array_stats.psislw(by_row, axis=-1))  # of 1/p
+    # A tail beyond floating point has no shape; its row counts as it is, and as bad.
+    broken = np.isnan(weights).any(axis=1)
+    weights[broken], k[broken] = -by_row[broken], np.inf
     found = logsumexp(weights + by_row, axis=1) - logsumexp(weights, axis=1)
     whole = logsumexp(by_row, axis=1) - np.log(by_row.shape[1])
-    return found, np.asarray(k), whole - found
+    return found, k, whole - found
 
 
 def loo_compare(fits: Mapping[str, Fitted | Loo]) -> pandas.DataFrame:
@@ -157,11 +179,18 @@ def loo_compare(fits: Mapping[str, Fitted | Loo]) -> pandas.DataFrame:
     looked = {name: fit if isinstance(fit, Loo) else fit.loo() for name, fit in fits.items()}
     counts = {name: found.n_data for name, found in looked.items()}
     if len(set(counts.values())) > 1:
-        raise InputError(f"the models hold different numbers of rows, {counts}: nothing compares")
+        raise InputError(
+            f"the models hold different numbers of rows, {counts}: they cannot be compared"
+        )
+    if len({found.outcomes for found in looked.values() if found.outcomes}) > 1:
+        raise InputError(
+            "the models explain different outcomes (other values, another order of the rows, or"
+            " other weights): their log densities cannot be compared"
+        )
     first = next(iter(looked.values()))
     if any(not np.array_equal(found.rows, first.rows) for found in looked.values()):
         raise InputError(
-            "the fits were looked at on different rows: give all the same subset and seed"
+            "the fits were evaluated on different rows: give all the same subset and seed"
         )
     order = sorted(looked, key=lambda name: -looked[name].elpd)
     best = looked[order[0]]

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ornstein.checks import brief, require_finite
+from ornstein.checks import is_number, require_finite
 from ornstein.errors import InputError, PredictionWarning
 from ornstein.model import tables
 from ornstein.model.families.likelihood import Predict
+from ornstein.model.regression_rows import one_per_row
 from ornstein.types import Array
 
 
@@ -29,17 +30,34 @@ class Asked:
     single: bool = False
 
 
-def asked_rows(predict: Predict, width: int, inputs: object) -> Asked:
+def asked_rows(predict: Predict, width: int, inputs: object, offset: Any = None) -> Asked:
     """Rows of a table or a matrix; rows that are not complete are left out, with one warning."""
     new = predict.new_rows(inputs)
     if new is None:
         rows, single = _regression_rows(inputs, width, predict.columns)
-        return Asked(rows, single=single)
+        return Asked(rows, _offset(predict, offset, rows.shape[0]), single=single)
+    if offset is not None:
+        raise InputError("the rows of a table have their offset in its columns; leave offset= out")
     if new.complete is None or np.all(new.complete):
         return Asked(new.matrix, new.offset)
     warnings.warn(new.said, PredictionWarning, stacklevel=4)
     offset = None if new.offset is None else new.offset[new.complete]
     return Asked(new.matrix[new.complete], offset, new.complete)
+
+
+def _offset(predict: Predict, given: Any, count: int) -> Array | None:
+    """The offset of the rows of a matrix, (rows,) or (rows, classes)."""
+    if given is None:
+        if predict.offset:
+            raise InputError(
+                "the model was made with an offset and does not know that of these rows: predict(…,"
+                " offset=…), 0 for none"
+            )
+        return None
+    classes = predict.likelihood.predictors if predict.likelihood.law.classes else None
+    if is_number(given):
+        given = np.full(count if classes is None else (count, classes), float(given))
+    return one_per_row(given, "offset", count, classes)
 
 
 def _regression_rows(inputs: Any, width: int, names: tuple[str, ...]) -> tuple[Any, bool]:
@@ -51,32 +69,9 @@ def _regression_rows(inputs: Any, width: int, names: tuple[str, ...]) -> tuple[A
     if single:
         rows = rows.T
     if tables.is_frame(inputs) and names and given != names:
-        rows, given = rows[:, _places(given, names)], names
+        rows, given = rows[:, tables.places_of(given, names)], names
     if rows.shape[1] != width:
         raise InputError(f"predict needs rows of {width} columns; these have {rows.shape[1]}")
     known = names or given if not single else None
     require_finite("X", rows.data if tables.is_sparse(rows) else rows, known)
     return rows if tables.is_sparse(rows) else np.asarray(rows), single
-
-
-def _places(given: tuple[str, ...], names: tuple[str, ...]) -> list[int]:
-    """Where in the table that was given the columns of the model are."""
-    places = {name: place for place, name in enumerate(given)}
-    known = set(names)
-    troubles = [
-        ("lack", [name for name in names if name not in places]),
-        ("have the unknown", [name for name in given if name not in known]),
-        ("repeat the", [name for place, name in enumerate(given) if places[name] != place]),
-    ]
-    for trouble, found in troubles:
-        if found:
-            raise InputError(
-                f"the rows to predict {trouble} column{'s' if len(found) > 1 else ''}"
-                f" {_listed(found)}; the model was made from {_listed(list(names))}"
-            )
-    return [places[name] for name in names]
-
-
-def _listed(names: list[str], most: int = 8) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(brief(name) for name in names[:most]) + more

@@ -26,7 +26,7 @@ class OwnPredictive(ABC):
         """Expectations and outcomes for new rows at draws (n, D)."""
 
     def __call__(self, params: PyTree, inputs: PyTree) -> Traced:
-        raise InputError("this model predicts for draws: ask its posterior")
+        raise InputError("this model predicts from draws: call predict on its posterior")
 
 
 class OwnGroups(ABC):

@@ -97,8 +97,8 @@ def groups_of(
     groups: Sequence[str], model: Model | None, draws: Array, centre: Array, seed: int
 ) -> dict[str, dict[str, Array]]:
     """Arrays for ArviZ by group; draws are (chains, draws, D)."""
-    unknown = [name for name in groups if name not in GROUPS]
-    if isinstance(groups, str) or unknown:
+    listed = isinstance(groups, Sequence) and not isinstance(groups, str)
+    if not listed or not set(groups) <= set(GROUPS):
         raise InputError(f"groups must be some of {', '.join(GROUPS)}; got {groups!r}")
     if model is None:
         raise InputError(

@@ -59,7 +59,7 @@ def rebuild(description: Any, arrays: Mapping[str, Array]) -> Any:
     parts = dict(description)
     name = parts.pop("class", None)
     if name not in _WHERE:
-        raise FileError(f"the file names {name!r}, which is not among the classes that are read")
+        raise FileError(f"the file names {name!r}, which is not a class that a file may hold")
     if name == "Dynamics" and parts.get("sampler") == "IASG(target='sandwich')":
         parts.setdefault("target", "sandwich")  # files of 0.1 say it in the name alone
     kind = getattr(import_module(f"ornstein.{_WHERE[name]}"), name)

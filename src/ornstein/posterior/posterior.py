@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from ornstein.checks import FULL_LIMIT, brief, is_number
+from ornstein.checks import FULL_LIMIT, brief, is_number, printable
 from ornstein.curvature.curvature import Curvature
 from ornstein.dynamics.dynamics import Dynamics
 from ornstein.dynamics.prediction import Prediction
@@ -235,8 +235,9 @@ class Posterior(Questions):
     def _with_priors(self, table: pandas.DataFrame) -> pandas.DataFrame:
         from ornstein.model.regression import GLM
         from ornstein.posterior.prior_words import outweighed, priors_of, sentence, shares_of_priors
+        from ornstein.regression.mixed import table_of
 
-        spec = getattr(self.predict_function, "spec", None)
+        spec = table_of(self.predict_function)
         known = spec.priors if spec is not None else {}
         if isinstance(self.model, GLM):
             known = self.model.priors
@@ -256,7 +257,7 @@ class Posterior(Questions):
         how = self.settings.get("way") or self.settings.get("sampler")
         if self.dynamics is not None:
             how = self.dynamics.sampler
-        by = f", by {how}" if how else ""
+        by = f", by {printable(how)}" if how else ""
         return f"Posterior({size:,} parameters, {chains} × {draws:,} draws{by})"
 
     def _repr_html_(self) -> str:
@@ -303,7 +304,7 @@ class Posterior(Questions):
         """Does the model fit the data? Findings with the size of what is missed, and a remedy;
         whether the draws can be trusted is another question, for `check`.
 
-        After `orn.load` give the model, which holds the data. At most 20,000 rows are looked at,
+        After `orn.load` give the model, which holds the data. At most 20,000 rows are examined,
         drawn by `seed`.
         """
         from ornstein.critique.critique import critique
@@ -326,7 +327,7 @@ class Posterior(Questions):
         """
         from ornstein.verdict.importance import reweigh
 
-        return reweigh(self, model if model is not None else self.model, draws, seed)
+        return reweigh(self, model, draws, seed)
 
     def group_effects(
         self,

@@ -17,6 +17,7 @@ from ornstein.model.families.outcome import mixture_mean, mixture_quantile, mixt
 from ornstein.posterior.at_draws import RowsAtDraws
 from ornstein.posterior.curve import ends
 from ornstein.posterior.groups_at_draws import GroupsAtDraws
+from ornstein.streams import generator, require_seed
 from ornstein.types import Array
 
 SHOWN = 10  # rows in a notebook
@@ -80,6 +81,10 @@ class Predictive:
 
     Classes have one probability each, as the last axis. Rows that were not complete are NaN.
 
+    Attributes:
+        classes: the labels of the outcome in their order, where they are known; of two, the
+            expectation is the probability of the second.
+
     >>> import ornstein as orn
     >>> model = orn.glm(np.arange(6.0)[:, None], [1.0, 0.0, 2.0, 1.0, 3.0, 6.0], "poisson")
     >>> new = orn.laplace(model, seed=0).predict(np.array([[2.0], [4.0]]))
@@ -89,6 +94,7 @@ class Predictive:
 
     source: Given | Simulated | RowsAtDraws | GroupsAtDraws
     placed: Placed = Placed()
+    classes: tuple[str, ...] = ()
 
     @cached_property
     def draws(self) -> Array:
@@ -126,7 +132,7 @@ class Predictive:
         if isinstance(self.source, Given):
             raise InputError(
                 "outcomes need a regression (orn.glm, orn.regress): what a function of your own"
-                " predicts says nothing of the noise"
+                " predicts says nothing about the noise"
             )
         likelihood = self.source.likelihood
         known_scale = likelihood.family == "gaussian" and not likelihood.infer_scale
@@ -154,10 +160,12 @@ class Predictive:
         """The expectation of the first rows."""
         first = self._first()
         if first.mean.ndim == 1:
-            header = ["row", "mean", "sd", "2.5%", "97.5%"]
+            mean = f"P({self.classes[1]})" if len(self.classes) == 2 else "mean"
+            header = ["row", mean, "sd", "2.5%", "97.5%"]
             columns = [first.mean, first.sd, *first.interval()]
         else:
-            header = ["row", *(f"P({place})" for place in range(first.mean.shape[-1]))]
+            labels = self.classes or range(first.mean.shape[-1])
+            header = ["row", *(f"P({label})" for label in labels)]
             columns = list(first.mean.T)
         rows = [
             [str(place), *map(float, row)]
@@ -218,7 +226,7 @@ class Outcome:
         """One value of each row at each draw, (draws, rows), refused above 2 GB."""
         shape = self.source.shape[:2]
         require_memory("an array of outcomes", *shape, remedy=IN_CHUNKS)
-        rng = np.random.default_rng(seed)
+        rng = generator(seed)
         parts = []
         for law in self.source.laws():
             size = np.shape(law.mean())
@@ -260,6 +268,7 @@ class DrawnOutcome:
 
     def draws(self, seed: int = 0) -> Array:
         """One value of each row at each draw, (draws, rows, …), refused above 2 GB."""
+        require_seed(seed)
         require_memory("an array of outcomes", *self.source.shape)
         return self.source.outcome(seed)
 

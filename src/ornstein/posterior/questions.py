@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
+from numpy.typing import ArrayLike
 
 from ornstein.checks import is_whole
 from ornstein.errors import InputError
@@ -15,10 +15,13 @@ from ornstein.model.parameters import Layout
 from ornstein.posterior.at_draws import RowsAtDraws
 from ornstein.posterior.new_rows import asked_rows
 from ornstein.posterior.own_function import OwnPredictive, of_function
+from ornstein.posterior.own_model import model_of
 from ornstein.posterior.predictive import Given, Placed, Predictive
+from ornstein.streams import generator
 from ornstein.types import Array, PyTree, Traced
 
 if TYPE_CHECKING:
+    from ornstein.curvature.curvature import Curvature
     from ornstein.model.model import Model
     from ornstein.posterior.effects import Effects
     from ornstein.posterior.loo import Loo
@@ -43,6 +46,10 @@ class Fitted(Protocol):
     def predict_function(self) -> Callable[..., Traced] | None: ...
     @property
     def model(self) -> Model | None: ...
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    @property
+    def curvature(self) -> Curvature | None: ...
 
 
 class Questions:
@@ -55,6 +62,8 @@ class Questions:
         seed: int = 0,
         groups: str | None = None,
         model: Model | None = None,
+        *,
+        offset: ArrayLike | float | None = None,
     ) -> Predictive:
         """What is predicted for new rows, from at most `draws` draws of the posterior, in float64:
         `.mean`, `.sd` and `.interval()` of the expectation E[y | inputs, θ], and the same of a
@@ -62,7 +71,8 @@ class Questions:
 
         Where the model was made from a table with column names, a data frame's columns are found
         by name, and `regress` takes the offset from the new rows too. An array's columns are taken
-        in the order of the model's. Sparse rows stay sparse.
+        in the order of the model's. Sparse rows stay sparse. A model of `glm` with an offset needs
+        `offset` for these rows: a number, or one per row.
 
         For a mixed model `groups` says which effects enter: those of the "known" groups that the
         rows belong to, those of "new" ones, drawn from their distribution, or none, as in the
@@ -78,7 +88,7 @@ class Questions:
         if groups is not None or isinstance(self.predict_function, MixedPredict):
             from ornstein.posterior.group_effects import Source, predicted
 
-            known = self.model if model is None else model
+            known = model_of(self, model)
             source = Source(chosen, self.layout, known, self.predict_function)
             return predicted(source, inputs, groups or "average", seed)
         if isinstance(self.predict_function, OwnPredictive):
@@ -87,8 +97,8 @@ class Questions:
             found = of_function(self.predict_function, self.layout, chosen, inputs)
             return Predictive(Given(found))
         width = self.layout.shapes[self.layout.paths.index("coef")][0]
-        asked = asked_rows(self.predict_function, width, inputs)
-        model = model if model is not None else self.model
+        asked = asked_rows(self.predict_function, width, inputs, offset)
+        model = model_of(self, model)
         fixed = {} if model is None else model.hyperparameters
         rows = RowsAtDraws(
             self.predict_function.likelihood,
@@ -99,7 +109,8 @@ class Questions:
             asked.offset,
             float(fixed["noise_scale"]) if "noise_scale" in fixed else None,
         )
-        return Predictive(rows, Placed(asked.complete, asked.single))
+        labels = _labels(self.predict_function, model)
+        return Predictive(rows, Placed(asked.complete, asked.single), labels)
 
     def effects(
         self: Fitted,
@@ -119,9 +130,9 @@ class Questions:
         from ornstein.posterior.averaged_rows import Rows
         from ornstein.posterior.effects import average_effect
 
-        model = self.model if model is None else model
+        model = model_of(self, model)
         rows = Rows.of(data, model, self.predict_function, "effects")
-        return average_effect(_predicted(self, draws, seed), rows, column)
+        return average_effect(at_draws_of(self, draws, seed), rows, column)
 
     def predict_at(
         self: Fitted,
@@ -141,12 +152,12 @@ class Questions:
         if len(levels) != 1:
             raise InputError(f"predict_at takes one column with its values; got {list(levels)}")
         ((column, values),) = levels.items()
-        model = self.model if model is None else model
+        model = model_of(self, model)
         rows = Rows.of(data, model, self.predict_function, "predict_at")
         chosen = (
             [values] if isinstance(values, str) or not isinstance(values, Iterable) else [*values]
         )
-        return average_at(_predicted(self, draws, seed), rows, column, chosen)
+        return average_at(at_draws_of(self, draws, seed), rows, column, chosen)
 
     def loo(
         self: Fitted, model: Model | None = None, *, subset: int | None = None, seed: int = 0
@@ -161,7 +172,7 @@ class Questions:
         from ornstein.posterior.loo import loo
 
         flat = self.draws.reshape(-1, self.draws.shape[-1])
-        return loo(flat, self.mean, self.model if model is None else model, subset, seed)
+        return loo(flat, self.mean, model_of(self, model), subset, seed)
 
     def sandwich(self: Fitted, model: Model | None = None) -> Array:
         """The robust covariance of the parameters, (D, D): the posterior's covariance V as V G V,
@@ -174,7 +185,7 @@ class Questions:
         """
         from ornstein.posterior.sandwich import sandwich
 
-        return sandwich(self.model if model is None else model, self.mean, self.covariance)
+        return sandwich(model_of(self, model), self.mean, self.covariance)
 
     def to_arviz(
         self: Fitted, groups: Sequence[str] = (), *, model: Model | None = None, seed: int = 0
@@ -196,18 +207,28 @@ class Questions:
             return inference_data(self.variables, attributes)
         from ornstein.posterior.pointwise import groups_of
 
-        model = self.model if model is None else model
+        model = model_of(self, model)
         others = groups_of(groups, model, self.draws, self.mean, seed)
         return inference_data(self.variables, attributes, others=others)
 
 
-def _predicted(posterior: Fitted, draws: int | None, seed: int) -> Callable[[PyTree], Predictive]:
+def at_draws_of(
+    posterior: Fitted, draws: int | None, seed: int = 0
+) -> Callable[[PyTree], Predictive]:
     """What is predicted for rows at the same draws each time."""
     return lambda rows: Questions.predict(posterior, rows, draws, seed)
 
 
+def _labels(predict: Predict, model: Model | None) -> tuple[str, ...]:
+    """The labels of the outcome, of a table or of a model at hand."""
+    spec = getattr(predict, "spec", None)
+    classes = getattr(model, "classes", None) if spec is None else spec.classes
+    return () if classes is None else tuple(str(label) for label in classes)
+
+
 def _some_draws(given: Array, draws: int | None, seed: int) -> Array:
     """At most this number of all draws, (n, D), without replacement."""
+    rng = generator(seed)
     flat = given.reshape(-1, given.shape[-1])
     if not len(flat):
         raise InputError(
@@ -217,4 +238,4 @@ def _some_draws(given: Array, draws: int | None, seed: int) -> Array:
         raise InputError(f"draws must be a whole number, 1 or more; got {draws!r}")
     if draws is None or draws >= len(flat):
         return flat
-    return flat[np.random.default_rng(seed).choice(len(flat), int(draws), replace=False)]
+    return flat[rng.choice(len(flat), int(draws), replace=False)]

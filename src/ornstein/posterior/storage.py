@@ -12,6 +12,7 @@ import numpy as np
 
 from ornstein.curvature.curvature import Curvature
 from ornstein.dynamics.dynamics import Dynamics
+from ornstein.dynamics.prediction import Prediction
 from ornstein.errors import FileError
 from ornstein.model.coordinates import Coordinates
 from ornstein.model.families.likelihood import Likelihood, Predict
@@ -67,40 +68,50 @@ def save_posterior(posterior: Posterior, path: Path) -> Path:
     if posterior.dynamics is not None:
         meta["dynamics"] = _dynamics(posterior.dynamics, arrays)
     if posterior.curvature is not None:
-        meta["curvature"] = {
-            "n_data": int(posterior.curvature.n_data),
-            "approximate": posterior.curvature.approximate,
-        }
-        if posterior.prediction is not None and posterior.prediction.process is not None:
-            arrays["spread"] = posterior.prediction.process.modes.to_theta(
-                posterior.prediction.process.stationary
-            )
-            met = posterior.curvature.noise_at(arrays["spread"])
-            arrays["effective_noise"] = (
-                met - posterior.curvature.noise if _controlled(posterior.dynamics) else met
-            )
-        _put(arrays, "curvature", posterior.curvature, _CURVATURE_ARRAYS)
+        meta["curvature"] = _curvature(posterior, posterior.curvature, arrays)
     arrays.update(
         {f"constrained/{name}": values for name, values in (posterior.constrained or {}).items()}
     )
-    if isinstance(posterior.predict_function, Predict):
-        meta["glm"] = vars(posterior.predict_function.likelihood)
-        meta["columns"] = list(posterior.predict_function.columns)
-    if isinstance(posterior.predict_function, TablePredict):
-        meta["table"] = posterior.predict_function.spec.to_json()
-    if isinstance(posterior.predict_function, MixedPredict):
-        meta["mixed"] = posterior.predict_function.to_json()
-    if isinstance(posterior.predict_function, MixedTablePredict):
-        meta["table"] = posterior.predict_function.spec.to_json()
-        meta["groups"] = posterior.predict_function.table_json()
-    write_archive(path, meta, arrays)
+    write_archive(path, meta | _predict(posterior.predict_function), arrays)
     return path
+
+
+def _curvature(
+    posterior: Posterior, curvature: Curvature, arrays: dict[str, np.ndarray]
+) -> dict[str, object]:
+    """Numbers of the curvature, with the noise met along the chain where that was predicted."""
+    if posterior.prediction is not None and posterior.prediction.process is not None:
+        process = posterior.prediction.process
+        arrays["spread"] = process.modes.to_theta(process.stationary)
+        met = curvature.noise_at(arrays["spread"])
+        controlled = _controlled(posterior.dynamics)
+        arrays["effective_noise"] = met - curvature.noise if controlled else met
+    for name in _CURVATURE_ARRAYS:
+        if (value := getattr(curvature, name)) is not None:
+            arrays[f"curvature/{name}"] = value
+    return {"n_data": int(curvature.n_data), "approximate": curvature.approximate}
+
+
+def _predict(function: object) -> dict[str, object]:
+    """What new rows are predicted with; `_predicting` reads it."""
+    meta: dict[str, object] = {}
+    if isinstance(function, Predict):
+        meta["glm"] = vars(function.likelihood)
+        meta["columns"] = list(function.columns)
+        meta["offset"] = function.offset
+    if isinstance(function, MixedPredict):
+        meta["mixed"] = function.to_json()
+    if isinstance(function, TablePredict | MixedTablePredict):
+        meta["table"] = function.spec.to_json()
+    if isinstance(function, MixedTablePredict):
+        meta["groups"] = function.table_json()
+    return meta
 
 
 def load(path: str | Path) -> Posterior:
     """Read what `Posterior.save` wrote. Nothing in the file is executed.
 
-    How the noise answers to a spread is a function of the data and is not saved: the loaded
+    How the noise depends on θ is a function of the data and is not saved: the loaded
     curvature holds the noise met along the chain, so that its prediction is the one of the run.
     """
     meta, arrays = read_archive(path, FORMAT)
@@ -161,13 +172,17 @@ def _require_consistent(posterior: Posterior) -> Posterior:
         )
     if not np.all(np.isfinite(posterior.draws)) or not isinstance(posterior.settings, dict):
         raise ValueError("draws that are not finite, or settings that are not a table")
+    if not all(isinstance(name, str) for name in posterior.names):
+        raise ValueError("names that are no text")
+    for name, values in (posterior.constrained or {}).items():
+        if values.shape[:2] != posterior.draws.shape[:2] or values.dtype.kind not in "biuf":
+            raise ValueError(f"{name!r} of shape {values.shape} beside the draws")
     return posterior
 
 
 def _assemble(meta: Meta, arrays: dict[str, np.ndarray]) -> Posterior:
     layout = _layout(meta["layout"])
     dynamics = curvature = prediction = moments = None
-    predict: Predict | MixedPredict | None = None
     if "curvature" in meta:
         known: dict[str, Any] = {
             name: arrays.get(f"curvature/{name}") for name in _CURVATURE_ARRAYS
@@ -176,26 +191,7 @@ def _assemble(meta: Meta, arrays: dict[str, np.ndarray]) -> Posterior:
     if "dynamics" in meta:
         dynamics = rebuild(meta["dynamics"], arrays)
     if curvature is not None and dynamics is not None and "effective_noise" in arrays:
-        along = Curvature(
-            curvature.mode,
-            curvature.hessian,
-            arrays["effective_noise"],
-            curvature.n_data,
-            approximate=curvature.approximate,
-        )
-        prediction = (
-            replace(dynamics, control_variates=False) if _controlled(dynamics) else dynamics
-        ).predict(along)
-    if "glm" in meta:
-        predict = Predict(Likelihood(**meta["glm"]), _columns(meta, layout))
-        if "table" in meta:
-            spec = _matching(Spec.from_json(meta["table"]), layout)
-            predict = TablePredict(predict.likelihood, spec.feature_names, spec)
-    if "mixed" in meta:
-        predict = MixedPredict.from_json(meta["mixed"], layout)
-        if "groups" in meta:
-            spec = Spec.from_json(meta["table"])
-            predict = MixedTablePredict.of_table(predict, spec, meta["groups"])
+        prediction = _predicted(dynamics, curvature, arrays["effective_noise"])
     if "moments/mean" in arrays:
         moments = Gaussian(arrays["moments/mean"], arrays["moments/covariance"])
     found = Posterior(
@@ -206,7 +202,7 @@ def _assemble(meta: Meta, arrays: dict[str, np.ndarray]) -> Posterior:
         dynamics,
         curvature,
         prediction,
-        predict,
+        _predicting(meta, layout),
         moments,
         {
             name.removeprefix("constrained/"): arrays[name]
@@ -220,6 +216,30 @@ def _assemble(meta: Meta, arrays: dict[str, np.ndarray]) -> Posterior:
         return found
     coordinates = Coordinates(*(_square(arrays[f"coordinates/{name}"], layout) for name in MAPS))
     return replace(original(found, coordinates), constrained=found.constrained)
+
+
+def _predicted(dynamics: Dynamics, curvature: Curvature, met: np.ndarray) -> Prediction:
+    """What was predicted of the run, from the noise that it met."""
+    along = replace(curvature, noise=met)
+    controlled = _controlled(dynamics)
+    return (replace(dynamics, control_variates=False) if controlled else dynamics).predict(along)
+
+
+def _predicting(meta: Meta, layout: Layout) -> Predict | MixedPredict | None:
+    """What `_predict` wrote."""
+    if "mixed" in meta:
+        mixed = MixedPredict.from_json(meta["mixed"], layout)
+        if "groups" not in meta:
+            return mixed
+        return MixedTablePredict.of_table(mixed, Spec.from_json(meta["table"]), meta["groups"])
+    if "glm" not in meta:
+        return None
+    offset = meta.get("offset") is True  # files of 0.1 do not say
+    predict = Predict(Likelihood(**meta["glm"]), _columns(meta, layout), offset=offset)
+    if "table" not in meta:
+        return predict
+    spec = _matching(Spec.from_json(meta["table"]), layout)
+    return TablePredict.of(predict.likelihood, spec)
 
 
 def _square(matrix: np.ndarray, layout: Layout) -> np.ndarray:
@@ -292,15 +312,6 @@ def _controlled(dynamics: Dynamics | None) -> bool:
     met along the chain.
     """
     return dynamics is not None and dynamics.control_variates
-
-
-def _put(
-    arrays: dict[str, np.ndarray], prefix: str, source: object, names: tuple[str, ...]
-) -> None:
-    for name in names:
-        value = getattr(source, name)
-        if value is not None:
-            arrays[f"{prefix}/{name}"] = value
 
 
 def _is_plain(value: object) -> bool:

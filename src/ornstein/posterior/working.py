@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ornstein.curvature.curvature import Curvature
+from ornstein.curvature.curvature import Curvature, require_curvature
 from ornstein.dynamics.prediction import Prediction
 from ornstein.model.coordinates import Coordinates
 from ornstein.model.model import Model
@@ -21,6 +21,7 @@ def in_working_coordinates(
     model: Model, curvature: Curvature | None, init: PyTree, run: Run
 ) -> Posterior:
     """What `run` makes of a model, a curvature and a start, in coordinates safe to compute in."""
+    require_curvature(curvature)
     worked = model.worked
     if worked is None:
         return run(model, curvature, init)

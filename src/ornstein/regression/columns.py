@@ -72,7 +72,7 @@ def numbers(series: pandas.Series) -> Array:
 
     if is_date(series):
         return _days(series)
-    if types.is_bool_dtype(series) or types.is_numeric_dtype(series):
+    if is_truth(series) or types.is_numeric_dtype(series):
         require_real(series)
         found = series.to_numpy(dtype=float, na_value=np.nan)
         require_not_infinite(series.name, found)
@@ -117,6 +117,15 @@ def is_category(series: pandas.Series) -> bool:
         )
     _refuse_text_among_numbers(series.dropna())
     return True
+
+
+def is_truth(series: pandas.Series) -> bool:
+    """Whether a column holds true and false, and perhaps missing values among them."""
+    from pandas.api import types
+
+    if series.dtype == object:
+        return types.infer_dtype(series, skipna=True) == "boolean"
+    return types.is_bool_dtype(series)
 
 
 def is_date(series: pandas.Series) -> bool:

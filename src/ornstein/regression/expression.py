@@ -28,7 +28,6 @@ FUNCTIONS = (
     *("C", "bs", "cr", "cc", "poly", "scale", "center"),
     *("log", "log1p", "exp", "sqrt", "I", "offset"),
 )
-LEARNING = ("bs", "cr", "cc", "poly", "scale", "center")
 SPLINES = ("bs", "cr", "cc")
 PLAIN: dict[str, Callable[[Array], Array]] = {
     "log": np.log,
@@ -104,6 +103,14 @@ class Expression:
         """The column, where the expression is nothing else."""
         return self._column(self.tree)
 
+    @property
+    def labelled_column(self) -> str | None:
+        """The column, where the expression is C(column, …)."""
+        match self.tree:
+            case ast.Call(func=ast.Name(id="C"), args=[column, *_]):
+                return self._column(column)
+        return None
+
     def shown(self, node: ast.AST) -> str:
         """A part of the text as it was written."""
         text = ast.unparse(node)
@@ -131,7 +138,7 @@ class Expression:
 
     def _check(self, node: ast.AST, depth: int) -> None:
         if depth > DEEPEST:
-            raise InputError(f"the formula nests more than {DEEPEST} calls within each other")
+            raise InputError(f"the formula nests calls more than {DEEPEST} deep")
         name = self._column(node)
         if name is not None:
             if "__" in name and name not in self.quoted.values():
@@ -142,7 +149,9 @@ class Expression:
             return
         if isinstance(node, ast.Constant):
             if not isinstance(node.value, bool | int | float | str):
-                raise InputError(f"the formula holds {brief(self.shown(node))}, which is no number")
+                raise InputError(
+                    f"the formula holds {brief(self.shown(node))}, which is not a number"
+                )
             return
         parts = self._parts(node)
         for part in parts:

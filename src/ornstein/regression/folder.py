@@ -132,7 +132,7 @@ def regression_on(
         intercept=design.intercept and target.law.intercepts,
         classes=classes,
     )
-    predict = TablePredict(model.predict.likelihood, spec.feature_names, spec)
+    predict = TablePredict.of(model.predict.likelihood, spec)
     return model.replace(predict=predict), spec
 
 

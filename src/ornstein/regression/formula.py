@@ -75,6 +75,12 @@ class Formula:
         read = [*self.expressions.values(), *self.offsets]
         return tuple(dict.fromkeys(name for part in read for name in part.column_names))
 
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The columns inside C(…), whose numbers are labels."""
+        found = (part.labelled_column for part in self.expressions.values())
+        return tuple(dict.fromkeys(name for name in found if name is not None))
+
     @classmethod
     def of(cls, text: str, others: Iterable[str] = ()) -> Formula:
         """Parse and check.
@@ -107,7 +113,7 @@ def _checked(text: object) -> str:
     if len(text) > LONGEST:
         raise InputError(f"the formula has {len(text):,} letters, more than {LONGEST:,}")
     if not text.isprintable() and not text.replace("\n", " ").isprintable():
-        raise InputError(f"the formula {brief(text)} holds letters that cannot be printed")
+        raise InputError(f"the formula {brief(text)} holds characters that cannot be printed")
     depth = deepest = 0
     for letter in _masked(text):
         depth += (letter in "([{") - (letter in ")]}")
@@ -247,7 +253,7 @@ def _require_few_terms(right: str) -> None:
                 break
         if count > MOST_TERMS:
             raise InputError(
-                f"{brief(right[start + 1 : stop].strip())} multiplies out to more than"
+                f"{brief(right[start + 1 : stop].strip())} expands to more than"
                 f" {MOST_TERMS:,} terms: write fewer interactions"
             )
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ornstein.checks import require_memory
 from ornstein.errors import FileError, InputError
-from ornstein.model.mixed.checked import joined, response
+from ornstein.model import tables
+from ornstein.model.mixed.checked import checked_weights, joined, response
 from ornstein.model.mixed.covariance import Covariance
 from ornstein.model.mixed.density import FAMILIES
 from ornstein.model.mixed.model import MixedModel
-from ornstein.model.mixed.predict import MixedPredict, NewGroupRows
+from ornstein.model.mixed.predict import MixedPredict, NewGroupRows, later_link
 from ornstein.model.mixed.priors import MixedPriors
 from ornstein.model.mixed.table import Rows
 from ornstein.model.priors import Flat, Normal
@@ -39,10 +40,11 @@ from ornstein.regression.regress import (
     regression,
     require_known,
     standardised,
+    weights_of,
     with_indicators,
 )
 from ornstein.regression.spec import Spec, moments, offset_of
-from ornstein.regression.table import as_frame, complete
+from ornstein.regression.table import as_frame, complete, filled
 from ornstein.regression.target import Target, target_of
 from ornstein.types import Array
 
@@ -67,7 +69,8 @@ class MixedTablePredict(MixedPredict):
         for name in (name for factor in self.groups for name in factor.effect_columns):
             require_column(frame.columns, name, "the fit's")
         x = new.matrix if isinstance(new.matrix, np.ndarray) else new.matrix.toarray()
-        z = np.concatenate([factor.matrix(frame, len(frame)) for factor in self.groups], axis=1)
+        known = filled(frame, self.spec.fills)
+        z = np.concatenate([factor.matrix(known, len(known)) for factor in self.groups], axis=1)
         whole = new.complete & ~np.isnan(z.sum(axis=1))
         said = new.said
         if not said and not whole.all():
@@ -109,8 +112,8 @@ def with_table(
     plain: MixedPredict, spec: Spec, groups: tuple[GroupFactor, ...]
 ) -> MixedTablePredict:
     """The prediction of new rows by the names of their columns."""
-    own = (plain.family, plain.covariance, plain.columns, plain.intercept, plain.factors)
-    return MixedTablePredict(*own, spec, groups)
+    known = {field.name: getattr(plain, field.name) for field in fields(MixedPredict)}
+    return MixedTablePredict(**known, spec=spec, groups=groups)
 
 
 def from_formula(request: Request, data: Any) -> Regression | MixedModel:
@@ -118,15 +121,22 @@ def from_formula(request: Request, data: Any) -> Regression | MixedModel:
     `curvature.nodes.settled` makes ready.
     """
     frame = as_frame(data, request.decimal)
+    if not isinstance(request.weights, str):
+        tables.require_one_index((("data", frame), ("weights", request.weights)))
     formula, notes = formula_of(request, frame)
     return _mixed(request, frame, formula, notes) if formula.groups else regression(request, frame)
 
 
 def spec_of(model: Regression | MixedModel) -> Spec:
     """What a model that a formula made knows of its table."""
-    predict = model.predict
-    assert isinstance(predict, TablePredict | MixedTablePredict)
-    return predict.spec
+    spec = table_of(model.predict)
+    assert spec is not None
+    return spec
+
+
+def table_of(predict: object) -> Spec | None:
+    """What a prediction knows of its table; None where there was none."""
+    return predict.spec if isinstance(predict, TablePredict | MixedTablePredict) else None
 
 
 def _mixed(
@@ -136,14 +146,14 @@ def _mixed(
     terms, response_part = formula.groups, formula.response
     if request.parts:
         raise InputError(f"a mixed model takes no terms for its {request.parts[0][0]!r}")
-    if request.weights is not None:
-        raise InputError("a mixed model takes no weights: repeat rows, or leave the group term out")
+    weighted = (request.weights,) if isinstance(request.weights, str) else ()
     offset_names = [name for part in formula.offsets for name in part.column_names]
-    others = [*response_part.column_names, *offset_names, *group_columns(terms)]
-    used = [*formula.column_names, *effect_features(terms)]
-    features = [name for name in dict.fromkeys(used) if name not in others]
-    require_known(frame, [*used, *others], formula)
-    rows = complete(frame, features, others, request.missing)
+    others = [*response_part.column_names, *offset_names, *group_columns(terms), *weighted]
+    # of columns that the coefficients have not, none says where they are missing
+    others += [name for name in effect_features(terms) if name not in formula.column_names]
+    features = [name for name in formula.column_names if name not in others]
+    require_known(frame, [*features, *others], formula, weighted)
+    rows = complete(frame, features, others, request.missing, formula.label_names)
     formula = replace(with_indicators(formula, rows.fills), response=response_part, groups=terms)
     target = target_of(response_part, rows.frame, request.family, request.link)
     _require_family(target)
@@ -185,14 +195,16 @@ def _mixed(
         _response(target),
         labels[0].codes if len(labels) == 1 else np.column_stack([part.codes for part in labels]),
         offset_of(spec.offsets, rows.frame),
+        weight=checked_weights(weights_of(request.weights, rows.frame, rows.kept), len(x)),
     )
     effects = tuple(f"{effect}|{f.name}" for f in factors for effect in f.effects)
     covariance = Covariance(effects, tuple(block for f in factors for block in f.blocks))
     levels = tuple(np.array(found.levels, dtype=object) for found in labels)
     counted = tuple((f.name, len(f.effects)) for f in factors)
-    predict = MixedPredict(name, covariance, columns, intercept, counted)
+    link = later_link(name, target.law.link)
+    predict = MixedPredict(name, covariance, columns, intercept, counted, link)
     model = joined(table, predict, levels, _priors(request, spec, columns))
-    return model.replace(predict=with_table(predict, spec, factors))
+    return model.replace(predict=with_table(predict, spec, factors), frame=rows.given)
 
 
 def _is_intercept_alone(factors: tuple[GroupFactor, ...]) -> bool:
@@ -225,13 +237,11 @@ def _require_family(target: Target) -> None:
     law = target.law
     if law.name not in FAMILIES:
         raise InputError(
-            f"mixed models have the families {', '.join(FAMILIES)}; got {law.name}: {target.reason}"
+            f"mixed models support the families {', '.join(FAMILIES)}; got {law.name}:"
+            f" {target.reason}"
         )
-    if law.link != law.links[0] or law.settings:
-        raise InputError(
-            f"the {law.name} family of a mixed model has the link {law.links[0]!r}, and"
-            " no fixed numbers"
-        )
+    if law.settings:
+        raise InputError(f"the {law.name} family of a mixed model has no fixed numbers")
 
 
 def _response(target: Target) -> Array:
@@ -256,7 +266,7 @@ def _priors(request: Request, spec: Spec, columns: tuple[str, ...]) -> MixedPrio
     unknown = [name for name in chosen if name not in columns]
     if unknown:
         raise InputError(
-            f"priors name {unknown[0]!r}, which is no coefficient; the coefficients are"
+            f"priors name {unknown[0]!r}, which is not a coefficient; the coefficients are"
             f" {shown(columns)}. For the groups' effects use orn.MixedPriors(effect_scale=…)"
         )
     return MixedPriors(coef_sd={name: _sd(name, prior) for name, prior in chosen.items()})

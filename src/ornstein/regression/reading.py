@@ -63,7 +63,7 @@ def read_table(path: str | Path, decimal: str | None = None) -> pandas.DataFrame
     repeated = sorted({name for name in frame.columns if list(frame.columns).count(name) > 1})
     if repeated:
         raise FileError(
-            f"{path.name} has two columns of the name {repeated[0]!r}: rename one in its first line"
+            f"{path.name} has two columns named {repeated[0]!r}: rename one in its first line"
         )
     frame = frame.reset_index(drop=True)
     frame.attrs["notes"] = list(notes)
@@ -118,8 +118,8 @@ def _encoding(path: Path, packed: bool) -> tuple[str, tuple[str, ...]]:
     if utf8:
         return "utf-8-sig", ()
     if not latin:
-        raise FileError(f"{path.name} is not text in UTF-8, and not in Latin letters either")
-    return "cp1252", (f"{path.name} is not UTF-8: read as Latin letters (cp1252)",)
+        raise FileError(f"{path.name} is not text in UTF-8 or Latin-1")
+    return "cp1252", (f"{path.name} is not UTF-8: read as Latin-1 (cp1252)",)
 
 
 def _is_utf8(block: bytes) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from ornstein.checks import brief
 from ornstein.errors import InputError
 from ornstein.model import tables
-from ornstein.model.families.likelihood import Predict
+from ornstein.model.families.likelihood import Likelihood, Predict
 from ornstein.model.mixed.priors import MixedPriors
 from ornstein.model.regression import GLM, glm
 from ornstein.regression.columns import require_column, shown
@@ -63,6 +63,10 @@ class TablePredict(Predict):
 
     spec: Spec = EMPTY
 
+    @classmethod
+    def of(cls, likelihood: Likelihood, spec: Spec) -> TablePredict:
+        return cls(likelihood, spec.feature_names, spec, offset=bool(spec.offsets))
+
     def new_rows(self, inputs: object) -> tables.NewRows | None:
         """Rows of a table, or a matrix with the columns of the design."""
         if isinstance(inputs, tables.NewRows):
@@ -86,8 +90,6 @@ class Regression(GLM):
 def regression(request: Request, data: Any) -> Regression:
     """The Model of a formula on the rows of a table."""
     frame = as_frame(data, request.decimal)
-    if not isinstance(request.weights, str):
-        tables.require_one_index((("data", frame), ("weights", request.weights)))
     formula, left_out = formula_of(request, frame)
     require_no_groups(formula)
     notes = (*frame.attrs.get("notes", ()), *left_out)
@@ -99,9 +101,11 @@ def regression(request: Request, data: Any) -> Regression:
     read = [*formula.column_names, *(name for _, part in parts for name in part.column_names)]
     require_known(frame, [*read, *others], formula, weighted)
     features = [name for name in dict.fromkeys(read) if name not in others]
-    rows = complete(frame, features, others, request.missing)
+    labels = [name for part in (formula, *dict(parts).values()) for name in part.label_names]
+    rows = complete(frame, features, others, request.missing, labels)
     notes += (rows.note,) if rows.note else ()
     formula = replace(with_indicators(formula, rows.fills), response=formula.response)
+    parts = [(word, with_indicators(part, rows.fills)) for word, part in parts]
     assert formula.response is not None
     target = target_of(formula.response, rows.frame, request.family, request.link)
     spec = Spec(
@@ -119,7 +123,7 @@ def regression(request: Request, data: Any) -> Regression:
     matrix = _built(spec, rows.frame)
     scale = float(np.std(target.values)) if target.law.follows_response else 1.0
     spec = spec.with_numbers(*moments(matrix), scale)
-    weights = _weights(request.weights, rows.frame, rows.kept)
+    weights = weights_of(request.weights, rows.frame, rows.kept)
     offset = offset_of(spec.offsets, rows.frame)
     return _model(spec, matrix, target, weights, offset, request).replace(frame=rows.given)
 
@@ -182,8 +186,13 @@ def _named(name: str, formula: Formula, weighted: tuple[str, ...]) -> str:
 
 
 def with_indicators(formula: Formula, fills: Mapping[str, float | str]) -> Formula:
-    """A term for each column that says where a number is missing."""
-    marks = [indicator(name) for name, value in fills.items() if not isinstance(value, str)]
+    """A term for each of its columns that says where a number is missing."""
+    read = formula.column_names
+    marks = [
+        indicator(name)
+        for name, value in fills.items()
+        if name in read and not isinstance(value, str)
+    ]
     if not marks:
         return formula
     return Formula.of(" + ".join([formula.text, *(quoted(name) for name in marks)]))
@@ -253,7 +262,8 @@ def _first_broken(matrix: Any) -> tuple[int, int, int] | None:
     return int(found.col[bad][0]), int(bad.sum()), int(found.row[bad].min())
 
 
-def _weights(weights: Any, frame: pandas.DataFrame, kept: Array) -> Array | None:
+def weights_of(weights: Any, frame: pandas.DataFrame, kept: Array) -> Array | None:
+    """One weight for each row that is used; `weights` name a column, or are one for each row."""
     if weights is None:
         return None
     if isinstance(weights, str):
@@ -332,7 +342,7 @@ def with_table(model: GLM, spec: Spec) -> Regression:
         names = labelled(names, spec.classes)
     labels = np.array(spec.classes, dtype=object) if spec.classes else None
     spec = replace(spec, priors=model.priors)
-    predict = TablePredict(model.predict.likelihood, spec.feature_names, spec)
+    predict = TablePredict.of(model.predict.likelihood, spec)
     changes = {"predict": predict, "names": names, "classes": labels, "spec": spec}
     vars(made).update({**vars(model), **changes})
     return made

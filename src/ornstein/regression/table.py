@@ -12,7 +12,7 @@ import numpy as np
 from ornstein.checks import brief
 from ornstein.errors import InputError
 from ornstein.model import tables
-from ornstein.regression.columns import is_category, numbers, shown
+from ornstein.regression.columns import coded, is_category, numbers, shown
 from ornstein.types import Array
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def as_frame(data: Any, decimal: str | None = None) -> pandas.DataFrame:
         try:
             data = pandas.DataFrame(data)
         except ValueError as error:
-            raise InputError(f"data is no table: {_unequal(data) or error}") from None
+            raise InputError(f"data is not a table: {_unequal(data) or error}") from None
     if not isinstance(data, pandas.DataFrame):
         if not hasattr(data, "to_pandas"):
             raise InputError(
@@ -54,7 +54,7 @@ def as_frame(data: Any, decimal: str | None = None) -> pandas.DataFrame:
     names = [str(name) for name in data.columns]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
-        raise InputError(f"the table has two columns of the name {repeated[0]!r}: rename one")
+        raise InputError(f"the table has two columns named {repeated[0]!r}: rename one")
     if not len(data):
         raise InputError("the table has no rows")
     return data.set_axis(names, axis=1)
@@ -95,7 +95,11 @@ class Complete:
 
 
 def complete(
-    frame: pandas.DataFrame, features: Sequence[str], others: Sequence[str], missing: str
+    frame: pandas.DataFrame,
+    features: Sequence[str],
+    others: Sequence[str],
+    missing: str,
+    labels: Iterable[str] = (),
 ) -> Complete:
     """The rows with a value in every column that is used.
 
@@ -103,6 +107,7 @@ def complete(
         features: columns of the right side, which `missing="indicator"` fills.
         others: columns of the left side, weights and offsets, whose rows are dropped.
         missing: "drop", "error" or "indicator".
+        labels: those of the features whose numbers are labels.
     """
     if missing not in MISSING:
         raise InputError(f"missing must be one of {', '.join(MISSING)}; got {brief(missing)}")
@@ -121,7 +126,11 @@ def complete(
     fills: dict[str, float | str] = {}
     given = frame
     if missing == "indicator":
-        fills = {name: _fill(frame[name]) for name in features if name in counts}
+        # in rows that stay, or there would be marks in no row
+        stays = frame[frame[list(others)].notna().all(axis=1)]
+        lacking = [name for name in features if stays[name].isna().any()]
+        fills = {name: _fill(frame[name], name in labels) for name in lacking}
+        _require_free(fills, used)
         frame = filled(frame, fills)
     absent = frame[[name for name in used if name not in fills]].isna().any(axis=1).to_numpy()
     if absent.all():
@@ -138,10 +147,22 @@ def complete(
     return Complete(complete_rows, kept, before, fills, note)
 
 
-def _fill(series: pandas.Series) -> float | str:
-    if is_category(series):
+def _fill(series: pandas.Series, labels: bool) -> float | str:
+    if series.isna().all():
+        raise InputError(f"column {series.name!r} has no values: leave it out")
+    if labels or is_category(series):
         return MISSING_LABEL
     return float(np.nanmean(numbers(series)))
+
+
+def _require_free(fills: Mapping[str, float | str], used: Sequence[str]) -> None:
+    """Refuse a column that has the name of the indicator of another one."""
+    for name, value in fills.items():
+        if not isinstance(value, str) and indicator(name) in used:
+            raise InputError(
+                f"missing='indicator' adds a column {indicator(name)!r} for {name!r}, but the"
+                " formula uses one of that name: rename it"
+            )
 
 
 def per_row(values: Any, what: str, kept: Array) -> Array:
@@ -158,11 +179,22 @@ def filled(frame: pandas.DataFrame, fills: Mapping[str, float | str]) -> pandas.
     for name, value in fills.items():
         series = frame[name]
         if isinstance(value, str):
-            changed[name] = series.astype(object).where(series.notna(), value)
+            changed[name] = _marked(series, value)
         else:
             changed[name] = series.fillna(value)
             changed[indicator(name)] = series.isna().astype(float)
     return frame.assign(**changed) if changed else frame
+
+
+def _marked(series: pandas.Series, label: str) -> Any:
+    """Labels in their order, and after them the one that stands for missing values."""
+    import pandas
+
+    found = coded(series)
+    levels = [level for level in found.levels if level != label] + [label]
+    codes = found.with_levels(tuple(levels)).codes
+    codes = np.where(codes < 0, len(levels) - 1, codes).astype(np.int64)
+    return pandas.Categorical.from_codes(codes, pandas.Index(levels))
 
 
 def indicator(name: str) -> str:

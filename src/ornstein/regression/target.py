@@ -12,9 +12,17 @@ from ornstein.errors import InputError
 from ornstein.model.families.family import Family
 from ornstein.model.families.recognised import recognised
 from ornstein.model.families.table import family_of
-from ornstein.regression.columns import Columns, Labels, coded, is_category, natural, numbers
-from ornstein.regression.expression import Evaluation
-from ornstein.regression.formula import Response
+from ornstein.regression.columns import (
+    Columns,
+    Labels,
+    coded,
+    is_category,
+    is_truth,
+    natural,
+    numbers,
+)
+from ornstein.regression.expression import Evaluation, Expression
+from ornstein.regression.formula import Response, quoted
 from ornstein.types import Array
 
 if TYPE_CHECKING:
@@ -63,8 +71,8 @@ def target_of(
     if asked.labels:
         return _as_classes(found, series, asked, reason, response.text)
     if isinstance(found, Labels):
-        if series is not None and series.dtype == bool:
-            return Target(series.to_numpy(dtype=float), asked, reason)
+        if series is not None and is_truth(series):
+            return Target(numbers(series), asked, reason)
         raise InputError(
             f"the target {response.text!r} holds labels ({found.levels[0]!r}); the {asked.name}"
             " family needs numbers"
@@ -81,14 +89,26 @@ def _of_two_columns(
     law = family_of(default if family == "auto" else family, link)
     if law.columns[:1] != (first,):
         raise InputError(f"{brief(response.text)} does not fit the {law.name} family")
-    parts = []
-    for part in response.parts:
-        name = part.only_column
-        evaluated = Evaluation(part, table, {}, fitting=True)
-        parts.append(evaluated.value() if name is None else numbers(table[name]))
-        _require_finite(parts[-1], part.text)
+    parts = [_numbers_of(part, table, response.text) for part in response.parts]
+    for part, found in zip(response.parts, parts, strict=True):
+        _require_finite(found, part.text)
     asked = "the left side says so" if family == "auto" else "as asked for"
     return Target(np.column_stack(parts), law, asked)
+
+
+def _numbers_of(part: Expression, table: Columns, text: str) -> Array:
+    """A part of the left side as numbers; true and false are 1 and 0."""
+    name = part.only_column
+    if name is None:
+        return np.asarray(Evaluation(part, table, {}, fitting=True).value())
+    series = table[name]
+    if is_category(series) and not is_truth(series):
+        label = coded(series).levels[-1]
+        raise InputError(
+            f"{text!r} needs numbers, or true and false; {name!r} holds {label!r}: write"
+            f" {quoted(name)} == {label!r} if that is what counts"
+        )
+    return numbers(series)
 
 
 def _chosen(found: Any, name: str, series: Any) -> tuple[str, str]:

@@ -119,7 +119,7 @@ class ConstantSGD:
             step = self._given(sampled.noise)
         if curvature.diagonal and step.ndim == 2:
             raise InputError(
-                "the full preconditioner needs the full curvature; this one holds diagonals only."
+                "the full preconditioner needs the full curvature; this one holds only diagonals."
                 " Use 'diagonal'"
             )
         return Dynamics(
@@ -169,8 +169,8 @@ class ConstantSGD:
             spread = _spread(trial, curvature, sampled, batch)
             if spread is None:
                 shrunk = (
-                    "the rate that is best for constant noise diverges where the noise answers to"
-                    " θ: the best stable one is taken"
+                    "the rate that is best for constant noise diverges where the noise"
+                    " depends on θ: the best stable one is taken"
                 )
                 return self._shrunk(step, curvature, sampled, batch), (*notes, shrunk)
             previous = step
@@ -183,7 +183,7 @@ class ConstantSGD:
     def _shrunk(
         self, step: Array, curvature: Curvature, sampled: SampledNoise, batch: float
     ) -> Array:
-        """The multiple of an unstable step whose law, with the noise that answers to it, is nearest
+        """The multiple of an unstable step whose law, with the noise that depends on it, is nearest
         the target.
         """
         target = self._target(curvature)
@@ -271,7 +271,7 @@ class ConstantSGD:
 def _spread(
     trial: Dynamics, curvature: Curvature, sampled: SampledNoise, batch: float
 ) -> Array | None:
-    """Σ of a trial step with the noise that answers to it; None where it is unstable."""
+    """Σ of a trial step with the noise that depends on it; None where it is unstable."""
     response = curvature.noise_response
     assert response is not None
     modes = theory.normal_modes(curvature.hessian, trial.preconditioner, trial.damping)

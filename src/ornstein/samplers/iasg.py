@@ -39,7 +39,7 @@ class IASG:
 
     As windows grow, their covariance approaches the *sandwich* A⁻¹CA⁻¹/(TS) for every step H. With
     T = N/S and C = A that is the posterior. What differs from it (another length of the window, its
-    being finite, C ≠ A, noise that answers to θ) is made up for by a linear map of the draws about
+    being finite, C ≠ A, noise that depends on θ) is made up for by a linear map of the draws about
     their mean, V^-½(V^½ P V^½)^½V^-½, from the exactly predicted covariance V of the windows to the
     target P. With C = A and long windows it is the scaling by √(TS/N).
 
@@ -283,7 +283,7 @@ class _Problem:
             return 1.0 / (hessian if hessian.ndim == 1 else np.diagonal(hessian))
         if hessian.ndim == 1:
             raise InputError(
-                "the full preconditioner needs the full curvature; this one holds diagonals only."
+                "the full preconditioner needs the full curvature; this one holds only diagonals."
                 " Use 'diagonal'"
             )
         return self.curvature.n_data * self.curvature.posterior_covariance
@@ -304,7 +304,7 @@ class _Problem:
         return rate
 
     def _stable(self, step: Array) -> bool:
-        """Whether the step is stable in mean square, where the noise answers to θ."""
+        """Whether the step is stable in mean square, where the noise depends on θ."""
         response = self.curvature.noise_response
         modes = theory.normal_modes(self.curvature.hessian, step, self.damping)
         if response is None or not modes.stable:

@@ -85,8 +85,8 @@ class SGLD:
             )
         if self.exact:
             raise InputError(
-                "exact=True shapes the injected noise for one constant step: it cannot go with a"
-                " schedule"
+                "exact=True shapes the injected noise for one constant step: it cannot be"
+                " combined with a schedule"
             )
         _checked_schedule(self.schedule)
 
@@ -148,7 +148,7 @@ class SGLD:
             return np.asarray(1.0)
         if self.preconditioner == "full" and curvature.diagonal:
             raise InputError(
-                "the full preconditioner needs the full curvature; this one holds diagonals only."
+                "the full preconditioner needs the full curvature; this one holds only diagonals."
                 " Use 'diagonal'"
             )
         given = curvature.hessian, self._noise(curvature), curvature.n_data, batch, self.damping

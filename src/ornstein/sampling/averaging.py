@@ -11,7 +11,8 @@ import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike
 
-from ornstein.curvature.curvature import Curvature
+from ornstein.checks import is_number, is_whole
+from ornstein.curvature.curvature import Curvature, require_curvature
 from ornstein.curvature.measure import measure
 from ornstein.errors import InputError
 from ornstein.model.model import Model
@@ -66,7 +67,7 @@ class Average:
         """
         import pandas
 
-        if not 0.0 < probability < 1.0:
+        if not is_number(probability) or not 0.0 < probability < 1.0:
             raise InputError(f"probability must lie between 0 and 1; got {probability}")
         error = np.sqrt(_diagonal(self.covariance))
         reach = (
@@ -126,11 +127,10 @@ def average(
     >>> list(found.intervals().index), found.running.shape
     (['x0', 'x1'], (20, 2))
     """
-    if isinstance(batches, bool) or int(batches) != batches or batches < 5:
+    require_curvature(curvature)
+    if not is_whole(batches) or batches < 5:
         raise InputError(f"batches must be a whole number, 5 or more; got {batches!r}")
-    if steps != "auto" and (
-        isinstance(steps, bool | str) or int(steps) != steps or steps < 2 * batches
-    ):
+    if steps != "auto" and (not is_whole(steps) or int(steps) < 2 * batches):
         raise InputError(
             f"steps must be 'auto' or a whole number, at least two for each of {batches} batches;"
             f" got {steps!r}"

@@ -40,8 +40,8 @@ CURVATURE_ARRAYS = ("mode", "hessian", "noise", "prior_hessian", "probabilities"
 FUNCTIONS = ("noise_response", "hessian_product")  # of a curvature
 
 
-def seconds(every: str | float) -> float:
-    """How often, in seconds: "90", "60s", "5m", "1.5h", or a number.
+def seconds(every: str | float, what: str = "every") -> float:
+    """A time in seconds: "90", "60s", "5m", "1.5h", or a number.
 
     >>> seconds("5m"), seconds(2)
     (300.0, 2.0)
@@ -50,9 +50,17 @@ def seconds(every: str | float) -> float:
     unit = None if match is None else _UNITS.get(match[2])
     if match is None or unit is None or not math.isfinite(float(match[1])):
         raise InputError(
-            f"every must be a time such as '30s', '5m', '1h' or a number of seconds; got {every!r}"
+            f"{what} must be a time such as '30s', '5m', '1h' or a number of seconds; got {every!r}"
         )
     return float(match[1]) * unit
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder for the files of a run, unless it is there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"cannot make the folder {folder}: {error.strerror or error}") from error
 
 
 @dataclass
@@ -80,15 +88,10 @@ class Checkpoint:
         noticed before the work.
         """
         interval = seconds(every)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise FileError(
-                f"cannot make the folder {folder}: {error.strerror or error}"
-            ) from error
+        make_folder(folder)
         if files_in(folder):
             raise FileError(
-                f"{folder} holds a checkpoint already: go on with orn.resume, or choose another"
+                f"{folder} already holds a checkpoint: continue with orn.resume, or choose another"
                 " folder"
             )
         if any(folder.glob(f"{PART}*.npz")):
@@ -144,7 +147,7 @@ def read_sealed(path: Path, format_name: str) -> tuple[Meta, dict[str, Array]]:
     """What `write_sealed` was given; a file whose content is not what its hash says is refused."""
     meta, arrays = read_archive(path, format_name)
     if meta.pop("seal", None) != _seal(meta, arrays):
-        raise FileError(f"{path} is damaged: its content is not what was written")
+        raise FileError(f"{path} is damaged: its content has changed since it was written")
     return meta, arrays
 
 
@@ -163,9 +166,7 @@ def files_in(folder: Path) -> list[Path]:
         found = sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
         return [path for path in found if path.is_file()]
     except OSError as error:
-        raise FileError(
-            f"cannot look into the folder {folder}: {error.strerror or error}"
-        ) from error
+        raise FileError(f"cannot read the folder {folder}: {error.strerror or error}") from error
 
 
 def described(session: Session) -> tuple[dict[str, object], dict[str, Array]]:

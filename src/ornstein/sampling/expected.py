@@ -48,7 +48,7 @@ def checked_plan(plan: Meta, chains: Mapping[str, PyTree], options: Meta) -> Sch
         draws=made.draws, chains=made.chains, max_steps=10**19, seed=made.seed, keep=made.keep
     )
     if set(chains) != {str(number) for number in range(made.chains)}:
-        raise ValueError(f"{len(chains)} chains in the place of {made.chains}")
+        raise ValueError(f"{len(chains)} chains in place of {made.chains}")
     _require_asked_for(made, options)
     return made
 
@@ -71,7 +71,7 @@ def _require_asked_for(plan: Schedule, options: Meta) -> None:
 def require_dynamics(dynamics: object, curvature: Curvature, model: Model, plan: Schedule) -> None:
     """Refuse what is no Dynamics for this model."""
     if not isinstance(dynamics, Dynamics):
-        raise ValueError(f"a {type(dynamics).__name__} in the place of a Dynamics")
+        raise ValueError(f"a {type(dynamics).__name__} in place of a Dynamics")
     fitting(dynamics, curvature)
     require_whole("batch_size", dynamics.batch_size, model.n_data)
     require_whole("window", dynamics.window, LONGEST)
@@ -157,7 +157,7 @@ def _require_chain(chain: Chain, saved: Mapping[str, PyTree]) -> None:
 def _require_generator(saved: Mapping[str, Array]) -> None:
     has_half, half = (int(word) for word in saved["half"])
     if has_half > 1 or half >= 2**32:
-        raise ValueError("a random generator in no state of its own")
+        raise ValueError("a random generator in an invalid state")
 
 
 def _require_warmup(
@@ -165,7 +165,7 @@ def _require_warmup(
 ) -> None:
     counters = {name: np.asarray(saved[name]) for name in ("attempt", "taken", "done")}
     if any(array.ndim or array.dtype.kind not in "bi" for array in counters.values()):
-        raise ValueError("counters of warm-up that are no whole numbers")
+        raise ValueError("counters of warm-up that are not whole numbers")
     attempt, taken, done = (int(array) for array in counters.values())
     if not 0 <= attempt <= ROUNDS or not 0 <= taken <= min(steps) or (collecting and not done):
         raise ValueError(f"{taken} steps of warm-up in round {attempt}")
@@ -222,6 +222,6 @@ def require_whole(name: str, value: object, most: int) -> None:
 
 
 def require_finite(name: str, array: Array) -> None:
-    """Refuse what is no number, NaN or infinite."""
+    """Refuse what is not a finite number."""
     if array.dtype.kind not in "biuf" or not np.all(np.isfinite(array)):
         raise ValueError(f"{name} holds something that is not a finite number")

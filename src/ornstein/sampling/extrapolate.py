@@ -37,8 +37,8 @@ def half_step(dynamics: Dynamics, curvature: Curvature) -> tuple[Dynamics, float
     """
     if dynamics.window > 1 or dynamics.schedule is not None or type(dynamics) is not Dynamics:
         raise InputError(
-            f"extrapolate needs a constant step and single iterates; {dynamics.sampler} has not"
-            " both"
+            f"extrapolate needs a constant step and single iterates; {dynamics.sampler} does"
+            " not have both"
         )
     sizes = {dynamics.batch_size, max(1, dynamics.batch_size // 2)}
     candidates = []

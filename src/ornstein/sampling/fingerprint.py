@@ -100,7 +100,7 @@ def require_same(before: Meta, now: Meta, where: str, way: str) -> None:
     """
     found = _difference(before, now)
     if found is not None:
-        raise InputError(f"{where} is of another run: {found}. {way}")
+        raise InputError(f"{where} belongs to another run: {found}. {way}")
 
 
 def require_version(before: object, where: str) -> None:
@@ -108,9 +108,9 @@ def require_version(before: object, where: str) -> None:
     version = before.get("version") if isinstance(before, Mapping) else None
     if version != STATE_VERSION:
         raise FileError(
-            f"{where} has version {brief(version)} of the state, where this ornstein reads version"
-            f" {STATE_VERSION}: go on with the ornstein that wrote it, or begin again in another"
-            " folder"
+            f"{where} has version {brief(version)} of the state, but this ornstein reads version"
+            f" {STATE_VERSION}: continue with the ornstein that wrote it, or start again"
+            " in another folder"
         )
 
 

@@ -13,14 +13,13 @@ import numpy as np
 from ornstein.checks import brief, require_memory
 from ornstein.curvature.curvature import Curvature
 from ornstein.dynamics.dynamics import Dynamics, Sampler
-from ornstein.dynamics.prediction import Prediction
+from ornstein.dynamics.prediction import Prediction, require_fit
 from ornstein.errors import BudgetWarning, InputError, OrnsteinError, StabilityError
 from ornstein.model.model import Model
 from ornstein.rows.scheme import (
     STRATIFIED,
     UNIT,
     automatic_batch,
-    checked_batch_size,
     checked_scheme,
 )
 from ornstein.sampling.collect import STATES_PER_DRAW
@@ -109,13 +108,7 @@ def solvable(what: str) -> Iterator[None]:
 
 def fitting(dynamics: Dynamics, curvature: Curvature) -> Dynamics:
     """A Dynamics as it was given, refused where it is not one for this many rows and parameters."""
-    checked_batch_size(dynamics.batch_size, curvature.n_data, dynamics.scheme)
-    for name in ("preconditioner", "injected", "output_map"):
-        shape = np.shape(getattr(dynamics, name) if getattr(dynamics, name) is not None else 0.0)
-        if any(length != curvature.dim for length in shape):
-            raise InputError(
-                f"the {name} has shape {shape}, which does not fit {curvature.dim} parameters"
-            )
+    require_fit(dynamics, curvature)
     return dynamics
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from ornstein.checks import is_whole
-from ornstein.curvature.curvature import Curvature
+from ornstein.checks import brief, is_whole
+from ornstein.curvature.curvature import Curvature, require_curvature
 from ornstein.dynamics.dynamics import Dynamics, Sampler
 from ornstein.errors import InputError
 from ornstein.posterior.low_rank import rank_of
+from ornstein.streams import require_seed
 from ornstein.types import PyTree
 
 
@@ -65,15 +65,13 @@ class SampleRequest:
                 "keep must be 'draws', 'moments', 'low-rank' or 'low-rank:K' with a rank K; got"
                 f" {self.keep!r}"
             )
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int | np.integer):
-            raise InputError(f"seed must be a whole number, 0 or more; got {self.seed!r}")
-        if self.seed < 0:
-            raise InputError(f"seed must be a whole number, 0 or more; got {self.seed!r}")
-        if self.curvature is not None and not isinstance(self.curvature, Curvature):
+        require_seed(self.seed)
+        if not is_whole(self.first_chain) or self.first_chain < 0:
             raise InputError(
-                "curvature must be a Curvature, for instance orn.measure(model); got a"
-                f" {type(self.curvature).__name__}"
+                f"first_chain must be a whole number, 0 or more; got {brief(self.first_chain)}"
             )
+        require_folder(self.checkpoint)
+        require_curvature(self.curvature)
         if self.extrapolate and self.checkpoint is not None:
             raise InputError(
                 "extrapolate=True makes two runs, of which a checkpoint would hold the first: leave"
@@ -87,3 +85,9 @@ class SampleRequest:
     @property
     def chain_numbers(self) -> range:
         return range(self.first_chain, self.first_chain + int(self.chains))
+
+
+def require_folder(checkpoint: object) -> None:
+    """Refuse what is neither the path of a folder nor None."""
+    if not isinstance(checkpoint, str | os.PathLike | None):
+        raise InputError(f"checkpoint must be the path of a folder; got {brief(checkpoint)}")

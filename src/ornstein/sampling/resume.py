@@ -37,6 +37,7 @@ from ornstein.sampling.checkpoint import (
 )
 from ornstein.sampling.expected import checked_plan, require_dynamics, require_state
 from ornstein.sampling.fingerprint import fingerprint, require_same, require_version
+from ornstein.sampling.identity import identity
 from ornstein.sampling.plan import Schedule, require_stable
 from ornstein.sampling.run import finished
 from ornstein.sampling.session import Session
@@ -126,7 +127,9 @@ def newest(folder: Path) -> tuple[Path, Meta, dict[str, Array]]:
             continue
         if refused:
             warnings.warn(
-                f"{refused[0]}; going on from {path.name} instead", CheckpointWarning, stacklevel=3
+                f"{refused[0]}; continuing from {path.name} instead",
+                CheckpointWarning,
+                stacklevel=3,
             )
         return path, meta, arrays
     raise FileError("; ".join(refused))
@@ -144,6 +147,7 @@ def _restored(
     require_model(path, meta["fingerprint"], model)
     state = nested(arrays)
     asked = meta["fingerprint"]["options"]
+    _require_same_sampler(meta, sampler)
     plan = _extended(checked_plan(meta["plan"], state["chains"], asked), draws)
     local = _curvature(meta, arrays, model, curvature)
     rule: Any = sampler if meta["sampler"] == "given" else rebuild(meta["sampler"], arrays)
@@ -155,7 +159,7 @@ def _restored(
             " sampler=…"
         )
     if rule is not None and not isinstance(rule, Sampler):
-        raise FileError(f"{path} holds a {type(rule).__name__} in the place of a sampler")
+        raise FileError(f"{path} holds a {type(rule).__name__} in place of a sampler")
     tuned = Tuned(dynamics, local, dynamics.predict(local))
     require_stable(dynamics, tuned.prediction)
     session = Session(
@@ -170,6 +174,17 @@ def _restored(
     return session
 
 
+def _require_same_sampler(meta: Meta, sampler: Sampler | Dynamics | None) -> None:
+    """Refuse another sampler than the run's, where the checkpoint holds that one."""
+    held = "given" not in (meta["sampler"], meta["dynamics"])
+    if sampler is None or not held:
+        return
+    if identity(sampler) != meta["fingerprint"]["options"]["sampler"]:
+        raise InputError(
+            "the sampler is not that of the checkpoint, which holds its own: leave sampler out"
+        )
+
+
 def _with_draws(before: Meta, plan: Schedule) -> dict[str, object]:
     """The fingerprint of a run that has been asked for as many draws as the plan now has."""
     options = before["options"]
@@ -182,7 +197,8 @@ def _extended(plan: Schedule, draws: int | None) -> Schedule:
         return plan
     if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < plan.draws:
         raise InputError(
-            f"draws must be a whole number and at least {plan.draws}, what was first asked for; got"
+            f"draws must be a whole number and at least {plan.draws}, the number first asked"
+            " for; got"
             f" {draws!r}"
         )
     return replace(plan, draws=int(draws))

@@ -61,7 +61,7 @@ def _worst_direction(subject: Subject, found: Array, predicted: Array) -> str:
     ratios, directions = scipy.linalg.eigh(as_matrix(found, size), as_matrix(predicted, size))
     place = int(np.argmax(np.abs(np.log(np.maximum(ratios, 1e-300)))))
     return (
-        f"variance {ratios[place]:.2g} times the predicted along"
+        f"variance {ratios[place]:.2g} times the predicted one along"
         f" {subject.words(directions[:, place])}"
     )
 

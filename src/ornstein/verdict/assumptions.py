@@ -164,7 +164,7 @@ def _continuous_time(law: Law) -> str:
     if continuous is None or law.prediction.covariance is None:
         return ""
     off = kl_covariance(law.prediction.covariance, continuous)
-    return f"continuous-time theory, which is not relied on here, would be off by a KL of {off:.1g}"
+    return f"continuous-time theory, which is not used here, would be off by a KL of {off:.1g}"
 
 
 def _spectrum(law: Law) -> tuple[Array, Array | None]:

@@ -37,7 +37,7 @@ def length(subject: Subject) -> Finding | None:
     detail = (
         f"along the slowest direction, {subject.words(law.process.modes.slowest)}, the mean is"
         f" known to {error.slowest:.2g} sd (not trusted above {thresholds.LARGEST_MEAN_ERROR});"
-        f" Monte Carlo error alone makes a KL of {error.total:.2g}"
+        f" Monte Carlo error alone adds a KL of {error.total:.2g}"
     )
     factor = enough / max(times, 1e-12)
     draws = int(np.ceil(max(subject.posterior.draws.shape[1], 1) * factor))
@@ -76,7 +76,7 @@ def stationary(subject: Subject) -> Finding | None:
     verb = "do not differ"
     if level != "trusted":
         harm, place = _harm(subject, law.process.modes.slowest)
-        verb = f"differ, which moves all draws together by a KL of {rounded(harm)}"
+        verb = f"differ, which shifts all draws together by a KL of {rounded(harm)}"
         detail += f"; most along {place}"
         if harm <= thresholds.SMALL_CHANGE:
             level = "caution"
@@ -86,9 +86,7 @@ def stationary(subject: Subject) -> Finding | None:
     )
     ratio = fluctuation_dissipation(subject)
     if np.isfinite(ratio):
-        detail += (
-            f"; the fluctuation–dissipation ratio, a gauge that is 1 at rest, reads {ratio:.2g}"
-        )
+        detail += f"; the fluctuation–dissipation ratio, which is 1 at equilibrium, is {ratio:.2g}"
     remedy = (
         "the chain was still moving when the draws began: warm up longer (warmup=…) or start nearer"
         " the mode"

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 LEVELS = ("trusted", "caution", "not trusted")
-# Levels that do not count: what could not be looked at, and what explains but does not decide.
+# Levels that do not count: what could not be checked, and what explains but does not decide.
 SKIPPED, NOTE = "skipped", "note"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """`level` is one of LEVELS, "skipped" where it could not be looked at, or "note" where it
+    """`level` is one of LEVELS, "skipped" where it could not be checked, or "note" where it
     explains and does not decide; `number` is compared with `threshold`.
 
     `sentence` is what the table shows; `detail` and `remedy` are for findings that count against
@@ -36,7 +36,7 @@ def skipped(name: str, reason: str) -> Finding:
 
 
 def graded(number: float, good: float, bad: float = np.inf) -> str:
-    """Small is good. Above `good` is a matter of caution, above `bad` not to be trusted, and NaN is
+    """Small is good. Above `good` is a caution, above `bad` not to be trusted, and NaN is
     neither small nor good.
     """
     if np.isnan(number):

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.special
 
-from ornstein.checks import printable
+from ornstein.checks import is_whole, printable
 from ornstein.errors import InputError
+from ornstein.posterior.own_model import model_of
 from ornstein.posterior.working import as_run
 from ornstein.streams import Purpose, sequence
 from ornstein.theory import Gaussian, kl
@@ -42,6 +43,8 @@ SHARES = np.array([0.58, 0.14, 0.14, 0.14])
 TOLERABLE_NOISE = 0.05
 # Points that share the weight, and the largest weight of one, where a heavy tail is put up with.
 MANY, LARGEST_WEIGHT = 100, 0.05
+# Points below which their weights have no tail to smooth.
+FEWEST = 50
 # Parameters up to which moments are measured: of a Gaussian fitted to 4,000 perfect draws,
 # importance weights keep two thirds at 50 parameters and 4 % at 200.
 MOMENTS = 50
@@ -298,7 +301,10 @@ def draws_gaussian(subject: Subject) -> Weighted | None:
 
 def reweigh(posterior: Posterior, model: Model | None, count: int, seed: int) -> Weighted:
     """What `Posterior.reweight` gives."""
-    found = _reweighed(Subject(*as_run(posterior, model), seed), count)
+    if not is_whole(count) or count < FEWEST:
+        raise InputError(f"draws must be a whole number, {FEWEST} or more; got {count!r}")
+    known = model_of(posterior, model)
+    found = _reweighed(Subject(*as_run(posterior, known), seed), int(count))
     if posterior.coordinates is None:
         return found
     law = Gaussian(posterior.mean, posterior.covariance)
@@ -312,7 +318,8 @@ def _reweighed(subject: Subject, count: int) -> Weighted:
         )
     if subject.large:
         raise InputError(
-            f"re-weighting serves up to {LARGE} parameters; this posterior has {subject.dimension}"
+            f"re-weighting supports up to {LARGE} parameters; this posterior has"
+            f" {subject.dimension}"
         )
     law = Gaussian(subject.posterior.mean, subject.posterior.covariance)
     return weigh(Density(subject.model), law, count, subject.seed)

@@ -1,4 +1,6 @@
-"""Do the draws keep their law when a kernel moves them that leaves the posterior invariant?"""
+"""Do the draws keep their distribution when a kernel that leaves the posterior invariant moves
+them?
+"""
 
 from __future__ import annotations
 
@@ -207,9 +209,9 @@ def _sentence(kept: Kept, size: float, point: float, outside: float) -> str:
     if outside > MOST_OUTSIDE:
         return f"{outside:.1%} of {count} draws lie where the posterior has no density"
     if size == 0.0 and point == 0.0:
-        return f"{kept.seen} keep their law"
+        return f"{kept.seen} keep their distribution"
     moved = f"; a 5, 50 or 95 % point moves by {rounded(point)} sd" if point > 0 else ""
     return (
-        f"{kept.seen} change their law by a KL of {rounded(size)}"
+        f"{kept.seen} change their distribution by a KL of {rounded(size)}"
         f" (wanted: at most {thresholds.SMALL_CHANGE}){moved}"
     )

@@ -281,5 +281,5 @@ def modes_finding(subject: Subject, modes: tuple[Mode, ...] | None) -> Finding:
         f" {subject.posterior.names[place]} = {worst_one.theta[place]:.4g} (wanted: at most"
         f" {thresholds.SMALL_MASS:.0%}){mirrored}"
     )
-    remedy = "start chains at both modes and weigh them, or choose a prior that rules one out"
+    remedy = "start chains at both modes and weight them, or choose a prior that rules one out"
     return Finding(NAME, level, share, thresholds.SMALL_MASS, sentence, remedy)

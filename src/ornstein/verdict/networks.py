@@ -8,7 +8,7 @@ from ornstein.verdict.subject import Subject
 
 
 def network_as_a_whole(subject: Subject) -> Finding | None:
-    """A matter of caution, whatever the others find; None for other models."""
+    """At best a caution, whatever the others find; None for other models."""
     if subject.model is None or not (found := whole_network(subject.model)):
         return None
     model = subject.model

@@ -73,7 +73,7 @@ def kernel_stein_discrepancy(
     kernel = _stein_kernel(draws, scores, covariance)
     np.fill_diagonal(kernel, 0.0)
     squared = float(kernel.sum() / (count * (count - 1)))
-    signs = np.random.default_rng(sequence(seed, Purpose.VERDICT, 2)).choice(
+    signs = np.random.default_rng(sequence(seed, Purpose.VERDICT, 8)).choice(
         [-1.0, 1.0], (BOOTSTRAPS, count)
     )
     null = np.einsum("bi,bi->b", signs @ kernel, signs) / (count * (count - 1))
@@ -101,14 +101,16 @@ def stein_discrepancy(subject: Subject, batch_size: int | None = None) -> Findin
         f"KSD {found.value:.2g}, p = {found.p_value:.2g} (wanted: above {thresholds.DOUBTFUL_P})"
     )
     detail = f"{len(draws)} draws, scores from {how}"
-    remedy = "the draws do not fit the posterior's gradients: do what the other findings say"
+    remedy = (
+        "the draws do not fit the posterior's gradients: follow the remedies of the other findings"
+    )
     return Finding(name, level, found.p_value, thresholds.DOUBTFUL_P, sentence, remedy, detail)
 
 
 def minibatch_scores(model: Model, points: Array, batch_size: int, seed: int = 0) -> Array:
     """An unbiased estimate of ∇log p at each point (M, D), from a minibatch of its own."""
     batch_size = checked_batch_size(batch_size, model.n_data, "replacement")
-    generator = np.random.default_rng(sequence(seed, Purpose.VERDICT, 3))
+    generator = np.random.default_rng(sequence(seed, Purpose.VERDICT, 9))
     indices = generator.integers(
         0, model.n_data, (len(points), batch_size), dtype=index_dtype(model.n_data)
     )

@@ -16,7 +16,7 @@ from ornstein.theory.stationarity import IMPOSSIBLE_P as IMPOSSIBLE_P
 # A law nearer than this is as good as the posterior for intervals and predictions. Samplers whose
 # step trades bias for speed (SGLD, SGHMC) are tuned to this same 0.05.
 SMALL_KL = 0.05
-# Beyond this some interval is off by half its length: no longer a matter of caution.
+# Beyond this some interval is off by half its length: a caution is no longer enough.
 LARGE_KL = 0.2
 # A measured distance has an error of its own, about 0.02, on top of what was asked of the
 # prediction.

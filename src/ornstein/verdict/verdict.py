@@ -2,7 +2,7 @@
 of them.
 
 Findings that compare the draws with the posterior's density decide. Those about the sampler's
-theory explain: they decide only where the density could not be looked at closely enough. Bounds and
+theory explain: they decide only where the density could not be checked closely enough. Bounds and
 their reasons are in thresholds.py.
 """
 
@@ -17,10 +17,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from ornstein import markup
+from ornstein.checks import printable
 from ornstein.errors import InputError, TrustWarning
+from ornstein.posterior.own_model import model_of
 from ornstein.posterior.working import as_run
+from ornstein.streams import require_seed
 from ornstein.verdict.agreement import as_predicted
 from ornstein.verdict.assumptions import assumptions
+from ornstein.verdict.components import effects_near_zero
 from ornstein.verdict.convergence import chains_agree, length, stationary
 from ornstein.verdict.distance import predicted_distance
 from ornstein.verdict.finding import LEVELS, NOTE, SKIPPED, Finding, worst
@@ -141,20 +145,18 @@ class Verdict:
 
 
 def _wrapped(text: str, first: str, following: str) -> list[str]:
-    return textwrap.wrap(
+    lines = textwrap.wrap(
         text, WIDTH, initial_indent=first, subsequent_indent=following, break_long_words=False
     )
+    return [printable(line, None) for line in lines]
 
 
 def check(
     posterior: Posterior, model: Model | None = None, *, stein: bool | int = False, seed: int = 0
 ) -> Verdict:
     """Look at a posterior from all sides; see `Posterior.check`."""
-    if model is not None and model.dim != posterior.mean.size:
-        raise InputError(
-            f"the model has {model.dim} parameters, the posterior {posterior.mean.size}"
-        )
-    subject = Subject(*as_run(posterior, model if model is not None else posterior.model), seed)
+    require_seed(seed)
+    subject = Subject(*as_run(posterior, model_of(posterior, model)), seed)
     # What is not a number counts against the draws; it needs no warning as well.
     with np.errstate(all="ignore"):
         return Verdict(tuple(_findings(subject, Surroundings(subject), stein)))
@@ -253,6 +255,7 @@ def _explanations(subject: Subject) -> list[Finding]:
         ("as predicted", lambda: [as_predicted(subject)]),
         ("predicted distance", lambda: [predicted_distance(subject)]),
         ("assumptions", lambda: assumptions(subject)),
+        ("effects near zero", lambda: [effects_near_zero(subject)]),
     )
     found = []
     for name, look in looks:
@@ -318,5 +321,5 @@ def _tried(make: Callable[[], Made | None]) -> Made | None:
 
 def _failed(name: str, error: Exception) -> Finding:
     said = (str(error).strip() or "no message").splitlines()[0]
-    sentence = f"could not be looked at: {type(error).__name__}: {said}"
+    sentence = f"could not be checked: {type(error).__name__}: {said}"
     return Finding(name, "caution", np.nan, np.nan, sentence)

@@ -1,4 +1,4 @@
-"""Do the draws of thousands of parameters keep their law, where no matrix of them can be held?
+"""Do draws of thousands of parameters keep their distribution, where no matrix of them fits?
 
 As in invariance.py some of the draws are moved by HMC that leaves the posterior invariant; here in
 the coordinates of the heaviest parameters, all draws in lockstep. Among thousands of parameters
@@ -34,6 +34,7 @@ NUMBERS, FEWEST, MOST = 3 * 10**7, 16, 48
 PILOTS, ACCEPTED, MOST_KICKS = 8, 0.6, 64
 ROUNDS, MOST_ROUNDS = 3, 5  # trajectories of each draw; more while −log density still changes
 ROWS = 500  # whose predictors are looked at
+AT_A_TIME = 2**20  # numbers of the draws that move together
 KNOWN = 500  # draws of a chain that the spread of predictors is taken from
 LARGEST_MEMORY = 0.8  # of the start, in a direction that can tell anything
 COLUMNS = 1000  # directions worked on at a time
@@ -49,8 +50,8 @@ class Shifts:
 
     moves: Array
     errors: Array
-    # The same, no smaller than those of draws that keep their law: of skewed quantities a small
-    # mean comes with a small variance, which would count twice.
+    # The same, no smaller than those of draws that keep their distribution: of skewed quantities a
+    # small mean comes with a small variance, which would count twice.
     least_errors: Array
     weights: Array
     width: float
@@ -185,16 +186,31 @@ def _moved(
     """Where trajectories end, the share of them that were accepted, and whether −log density still
     changes. A few of the draws find the number of kicks, and start again.
     """
-    some = slice(None, None, -(-len(start.z) // PILOTS))
-    pilots = States(start.z[some], start.energy[some], start.slope[some])
+    pilots = start.part(slice(None, None, -(-len(start.z) // PILOTS)))
     _, kicks, _ = tuned(target, pilots, ACCEPTED, MOST_KICKS, 2, generator, quarters, few)
     states, shares, drifting = start, list[float](), True
     while len(shares) < (MOST_ROUNDS if drifting else ROUNDS):
         before = states.energy
-        states, chance = move(target, states, kicks, generator, quarters)
+        states, chance = _trajectories(target, states, kicks, generator, quarters)
         shares.append(float(chance.mean()))
         drifting = abs(paired_score(before, states.energy)) > DRIFTING
     return states, float(np.mean(shares)), drifting
+
+
+def _trajectories(
+    target: Target, states: States, kicks: int, generator: np.random.Generator, quarters: float
+) -> tuple[States, Array]:
+    """One trajectory of every draw; long draws go a few at a time, because each holds a dozen
+    arrays of its length on its way.
+    """
+    some = max(1, AT_A_TIME // states.z.shape[1])
+    moved, chances = States(*map(np.empty_like, (states.z, states.energy, states.slope))), []
+    for first in range(0, len(states.z), some):
+        part = slice(first, first + some)
+        end, chance = move(target, states.part(part), kicks, generator, quarters)
+        moved.z[part], moved.energy[part], moved.slope[part] = end.z, end.energy, end.slope
+        chances.append(chance)
+    return moved, np.concatenate(chances)
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,8 +27,8 @@ REGISTRY: tuple[Way, ...] = (
     GaussianVi(),
     WeightedLaplace(),
     StochasticGradients("constant-sgd-full", "gradient noise shaped like the posterior"),
-    StochasticGradients("constant-sgd-diagonal", "as near as one rate per parameter comes"),
-    StochasticGradients("constant-sgd-scalar", "as near as a single rate comes"),
+    StochasticGradients("constant-sgd-diagonal", "as close as one rate per parameter gets"),
+    StochasticGradients("constant-sgd-scalar", "as close as a single rate gets"),
     StochasticGradients("sgfs-full", "Fisher scoring with injected noise"),
     StochasticGradients("iasg", "means over windows of iterates"),
     StochasticGradients(

@@ -197,7 +197,7 @@ def attempt(
             return
         except (ArithmeticError, np.linalg.LinAlgError) as error:
             refusal = WayError(
-                f"{way.name} met numbers that cannot be computed with ({error}): bring the columns"
+                f"{way.name} failed numerically ({error}): bring the columns"
                 " of the data to a common scale, or use orn.sample(model, 'nuts')"
             )
             _refused(course, way, refusal, expected, time.perf_counter() - began)
@@ -310,11 +310,13 @@ def _stopped(course: Course, plan: Plan, limits: Limits, expected: float) -> str
     if course.work + expected > plan.budget:
         return f"{course.work + expected:,.0f} passes would be more than the budget"
     if limits.deadline is not None:
-        left = as_seconds(limits.deadline) - (time.perf_counter() - course.began)
+        left = as_seconds(limits.deadline, "deadline") - (time.perf_counter() - course.began)
         situation = plan.situation
         needed = expected * situation.pass_seconds * machine_factor()
         if left < needed:
-            return f"{max(left, 0.0):.0f} s are left; budget={course.work:.0f} repeats these draws"
+            return (
+                f"{max(left, 0.0):.0f} s are left; budget={course.work:.0f} reproduces these draws"
+            )
     return ""
 
 
@@ -325,5 +327,5 @@ def _budget(limits: Limits, situation: Situation) -> float | None:
     if limits.budget is not None:
         raise InputError("give either a budget or a deadline, not both")
     per_pass = situation.pass_seconds * machine_factor()
-    allowed = as_seconds(limits.deadline) / per_pass
+    allowed = as_seconds(limits.deadline, "deadline") / per_pass
     return float(max(1.0, situation.passes + allowed))

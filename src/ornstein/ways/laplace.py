@@ -28,7 +28,7 @@ class Laplace:
         words = (
             "the density around the mode confirms it"
             if confirmed
-            else f"the posterior is no Gaussian: its mean is {situation.probe.shift:.2g} sd from"
+            else f"the posterior is not Gaussian: its mean is {situation.probe.shift:.2g} sd from"
             " the mode"
         )
         count, size = request.draws * request.chains, situation.dim

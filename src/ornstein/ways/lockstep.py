@@ -38,7 +38,9 @@ class LockstepHmc:
             return impossible(self.name, "its chains start at draws of a Gaussian, not at init")
         distance = situation.gaussian_kl
         if not distance <= max(NEAR, NEAR_EACH * situation.dim):
-            return impossible(self.name, f"no Gaussian is near the posterior: KL {distance:.2g}")
+            return impossible(
+                self.name, f"no Gaussian is close to the posterior: KL {distance:.2g}"
+            )
         # kicks of a trajectory that are accepted as often as wanted
         kicks = 1.0 + math.ceil(4.0 * math.sqrt(distance))
         transitions = PILOT + self.times * request.draws
@@ -54,7 +56,7 @@ class LockstepHmc:
             work,
             kicks * transitions * each,
             8.0 * request.draws * request.chains * situation.dim * self.times,
-            "exact; trajectories of a Gaussian that is near",
+            "exact; trajectories of a Gaussian that is close",
         )
 
     def run(

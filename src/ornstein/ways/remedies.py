@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ornstein.sampling.request import SampleRequest
 from ornstein.verdict.finding import LEVELS, Finding
+from ornstein.verdict.slopes import NAME as GRADIENT
 from ornstein.verdict.thresholds import EFFECTIVE_DRAWS, LARGEST_R_HAT
 from ornstein.verdict.verdict import Verdict
 from ornstein.ways import ways_of
@@ -20,6 +21,9 @@ SLOW = ("length", "stationary", "R-hat, ESS")
 # Findings that every way would meet: modes that none has visited, those of a network, and passes
 # over the data that are too expensive for any draws to be compared with the density.
 OF_ALL_WAYS = {"other modes", "whole network", "density"}
+# What is wrong with the model, whatever else was found: no way can end trusted, and those that
+# follow the gradient would take long to say so.
+OF_THE_MODEL = {GRADIENT}
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ def _called_for(tried: list[Tried], forecasts: Forecasts) -> list[Way]:
     """Ways in the order in which the findings call for them."""
     last = tried[-1]
     names = {finding.name for finding in last.raised}
-    if last.delivered and names and names <= OF_ALL_WAYS:
+    if last.delivered and names and (names <= OF_ALL_WAYS or names & OF_THE_MODEL):
         return []
     longer = last.way.longer()
     slow = last.delivered and bool(names) and names <= set(SLOW)

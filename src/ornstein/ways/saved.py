@@ -136,8 +136,8 @@ def asked_for(
     if draws is not None:
         if isinstance(draws, bool) or not isinstance(draws, int) or draws < request.draws:
             raise InputError(
-                f"draws must be a whole number and at least {request.draws}, what was first asked"
-                f" for; got {draws!r}"
+                f"draws must be a whole number and at least {request.draws}, the number"
+                f" first asked for; got {draws!r}"
             )
         request = replace(request, draws=draws)
     options = {**before["options"], "draws": request.draws}

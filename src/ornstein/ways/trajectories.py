@@ -215,9 +215,9 @@ def _drawn(
     found = run_chains(model, program, centre, starts, seed, dtype, root, most)
     if found.displacements.shape[1] < FEWEST_DRAWS and not found.complete:
         raise WayError(
-            f"NUTS took {found.leapfrogs:,} passes over the data, all that its budget allows,"
-            f" before it had {FEWEST_DRAWS} draws a chain: raise budget, or give the model a"
-            " prior that holds its parameters",
+            f"NUTS took {found.leapfrogs:,} passes over the data, all that its budget"
+            f" allows, before it had {FEWEST_DRAWS} draws a chain: raise budget, or give the model"
+            " a prior that holds its parameters",
             float(found.leapfrogs),
         )
     if found.divergences:

@@ -31,9 +31,9 @@ class GaussianVi:
         probe = situation.fitted.probe
         kl = probe.counted
         words = (
-            "the density confirms the Gaussian that is nearest to it"
+            "the density confirms the closest Gaussian"
             if Forecast(self.name, kl, 0.0, 0.0, 0.0, 0.0, 0.0, "").good
-            else "no Gaussian is near the posterior"
+            else "no Gaussian is close to the posterior"
         )
         work = situation.fitted.passes
         seconds = drawing_seconds(count, size)

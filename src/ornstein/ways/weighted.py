@@ -42,7 +42,7 @@ class WeightedLaplace:
         if probe is None:
             return impossible(self.name, situation.why or "only diagonals are known")
         if situation.dim > LARGE:
-            return impossible(self.name, f"importance weights serve up to {LARGE} parameters")
+            return impossible(self.name, f"importance weights support up to {LARGE} parameters")
         count = _points(request)
         seconds = count * point_seconds(situation.model.work, situation.dim)
         per_draw = count / max(1.0, probe.share * 0.58 * count)
@@ -68,7 +68,7 @@ class WeightedLaplace:
             raise WayError(f"there is no mode to weigh points around: {situation.why}")
         if situation.dim > LARGE:
             raise WayError(
-                f"importance weights serve up to {LARGE} parameters; the model has"
+                f"importance weights support up to {LARGE} parameters; the model has"
                 f" {situation.dim}: use orn.sample(model, 'nuts')"
             )
         count = _points(request)

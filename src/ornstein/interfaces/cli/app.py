@@ -141,10 +141,10 @@ def fit(
     named = None if sampler == "auto" else require_way(sampler)
     chosen = robust_sampler(sampler) if robust else named
     if resume and checkpoint is None:
-        raise InputError("--resume needs --checkpoint, the folder of the run to go on with")
+        raise InputError("--resume needs --checkpoint, the folder of the run to continue")
     if checkpoint is not None and not resume and any(checkpoint.glob("checkpoint-*.npz")):
         raise FileError(
-            f"{checkpoint} holds a checkpoint already: add --resume to go on with it, or choose"
+            f"{checkpoint} already holds a checkpoint: add --resume to continue it, or choose"
             " another folder"
         )
     request = request_of(
@@ -176,7 +176,7 @@ def fit(
         "budget": budget,
         "deadline": deadline,
     }
-    again = "" if checkpoint is None else "; --resume goes on from the checkpoint"
+    again = "" if checkpoint is None else "; --resume continues from the checkpoint"
     with result_folder(out, FIT, [data], force) as folder:
         with client_of(scheduler) as client, said_where(again):
             model = model_of(data, request, folder_too=client is not None)
@@ -217,7 +217,7 @@ def plan(
     budget: Budget = None,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Draw the plan in this .png or .svg.", show_default=False),
+        typer.Option(help="Save a plot of the plan to this .png or .svg.", show_default=False),
     ] = None,
     force: Force = False,
 ) -> None:
@@ -345,7 +345,7 @@ def compare(
         str | None,
         typer.Option(
             help=(
-                "The method that the others are measured against; nuts if it is among them, else"
+                "The method that the others are compared with; nuts if it is among them, else"
                 " laplace."
             ),
             show_default=False,
@@ -365,7 +365,8 @@ def compare(
     plot: Annotated[
         Path | None,
         typer.Option(
-            help="Draw them on top of each other in this .png or .svg.", show_default=False
+            help="Save a plot of them on top of each other to this .png or .svg.",
+            show_default=False,
         ),
     ] = None,
     force: Force = False,

@@ -118,7 +118,7 @@ SAMPLER_HELP = (
 Budget = Annotated[
     float | None,
     typer.Option(
-        help="With auto: passes over the data that everything together may take.",
+        help="With auto: limit on the passes over the data that everything takes together.",
         show_default=False,
     ),
 ]
@@ -163,7 +163,7 @@ Drop = Annotated[
     typer.Option("--drop", help="A column to leave out; may be repeated.", show_default=False),
 ]
 MaxSteps = Annotated[
-    int, typer.Option("--max-steps", help="Most steps that all chains together may take.", min=1)
+    int, typer.Option("--max-steps", help="Limit on the steps of all chains together.", min=1)
 ]
 Checkpoint = Annotated[
     Path | None,

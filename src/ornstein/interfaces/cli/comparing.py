@@ -64,10 +64,10 @@ def compare_methods(
     comparison = compare(posteriors, reference=reference)
     console.say(str(comparison))
     console.say(
-        f"Mode and curvature were measured in {measuring:.1f} s once for all of them, which is in"
-        " no row.\nMeans and sds are on the scale of the table, KL (in nats) is the same on any. A"
-        " KL near its MC floor is what Monte-Carlo error alone makes; a worst sd ratio of 0.5 is"
-        " an uncertainty half as large as the reference says."
+        f"Mode and curvature were measured in {measuring:.1f} s once for all of them, which no"
+        " row includes.\nMeans and sds are on the scale of the table; KL (in nats) does not depend"
+        " on it. A KL near its MC floor is explained by Monte Carlo error alone; a worst sd ratio"
+        " of 0.5 means an uncertainty half as large as the reference says."
     )
     if plot is not None:
         comparison.plot(plot)

@@ -21,7 +21,7 @@ def main(arguments: list[str] | None = None) -> None:
         try:
             code = _exit_code(arguments, interrupts)
             if interrupts.seen and code != 2:  # else there was a sentence
-                _complain("interrupted" if code else "interrupted, and went on to the end")
+                _complain("interrupted" if code else "interrupted, but finished")
         except (KeyboardInterrupt, InterruptError) as error:
             interrupts.seen = True
             _complain(str(error) or "interrupted")

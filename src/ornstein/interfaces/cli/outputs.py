@@ -58,9 +58,7 @@ def require_not_input(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
     read = [path for path in inputs if path.exists()]
     for output in outputs:
         if output.exists() and any(output.samefile(path) for path in read):
-            raise FileError(
-                f"{output} is what the command reads, and is not written over: choose another --out"
-            )
+            raise FileError(f"{output} is the input of this command: choose another --out")
 
 
 def require_own(paths: Iterable[Path], is_own: Callable[[Path], bool], force: bool) -> None:

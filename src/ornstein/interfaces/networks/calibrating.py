@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ornstein.checks import brief
+from ornstein.checks import brief, require_finite
 from ornstein.errors import InputError
 from ornstein.interfaces.networks.temperature import (
     Classes,
@@ -32,7 +32,7 @@ def calibrated(
     held: tuple[Array, Array],
 ) -> tuple[float, Calibration]:
     """The temperature that held-out rows choose, and the scores there; plain temperature scaling of
-    the trained layer beside it.
+    the trained layer beside it. `held` are features and what `known_outcomes` made of outcomes.
     """
     flat = post.draws.reshape(-1, model.dim)
     chosen = flat[some(len(flat), len(held[0]) * model.likelihood.predictors)]
@@ -51,13 +51,20 @@ def calibrated(
     return temperature, Calibration(len(held[0]), scores)
 
 
-def _codes(work: Work, outcomes: Array) -> Array:
-    assert work.classes is not None
-    codes = np.minimum(np.searchsorted(work.classes, outcomes), work.classes.size - 1)
+def known_outcomes(work: Work, outcomes: Array) -> Array:
+    """Held-out outcomes as numbers, or as the places of their labels among the classes."""
+    if work.classes is None:
+        numbers = tables.numbers(outcomes, "held_out").astype(float)
+        require_finite("held_out", numbers)
+        return numbers
+    try:
+        codes = np.minimum(np.searchsorted(work.classes, outcomes), work.classes.size - 1)
+    except TypeError:
+        raise InputError("held_out holds labels of another kind than y") from None
     unknown = work.classes[codes] != outcomes
     if np.any(unknown):
         label = brief(outcomes[unknown].tolist()[0])
-        raise InputError(f"held_out holds the label {label}, which the training rows lack")
+        raise InputError(f"held_out holds the label {label}, which is not in the training rows")
     return np.asarray(codes)
 
 
@@ -66,16 +73,16 @@ def _forecasts(work: Work, model: GLM, draws: Array, held: tuple[Array, Array]) 
     predictors = rows.predictors(slice(None))
     if work.family == "gaussian":
         scales = np.exp(rows.shared(slice(None))["log_scale"])
-        return Numbers(predictors, scales, tables.numbers(held[1], "held_out").astype(float))
+        return Numbers(predictors, scales, held[1])
     logits = with_zero(predictors) if work.family == "bernoulli" else predictors
-    return Classes(logits, _codes(work, held[1]))
+    return Classes(logits, held[1])
 
 
 def _of_head(work: Work, head: tuple[Array, Array], held: tuple[Array, Array]) -> Forecasts:
     """Of the layer as it was trained; a regression's noise is that of its residuals."""
     found = work.logits(held[0], *head)
     if work.family != "gaussian":
-        return Classes(found, _codes(work, held[1]))
+        return Classes(found, held[1])
     residuals = work.outcomes - work.logits(work.features, *head)[0]
     scale = np.maximum(np.sqrt(np.mean(residuals**2)), 1e-6 * np.std(work.outcomes))
-    return Numbers(found, np.array([scale]), np.asarray(held[1], dtype=float))
+    return Numbers(found, np.array([scale]), held[1])

@@ -125,7 +125,9 @@ class _Search:
             if found <= value + 1e-4 * share * expected + 1e-15 * abs(value):
                 return there, found, found_slope, share == 1.0
             share /= 2.0
-        raise CurvatureError("the search for the mode of the last layer found no way down")
+        raise CurvatureError(
+            "the search for the mode of the last layer found no step that improves it"
+        )
 
 
 def _solver(hessian: Array) -> Callable[[Array], Array]:

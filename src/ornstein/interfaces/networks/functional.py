@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ornstein.interfaces.networks.last_layer import Options, fitted
 from ornstein.interfaces.networks.probing import FunctionalNetwork
-from ornstein.interfaces.networks.reading import rows_of
-from ornstein.interfaces.networks.work import outcomes_of, task_of
+from ornstein.interfaces.networks.reading import outcomes_in, rows_of
+from ornstein.interfaces.networks.work import classes_of
 from ornstein.posterior.last_layer import LastLayerPosterior
 from ornstein.types import PyTree
 
@@ -17,11 +15,9 @@ def fitted_from(
 ) -> LastLayerPosterior:
     """Features of all rows, then the posterior of the layer."""
     head = network.head()
-    features, y = rows_of(network.features, np.asarray, loader)
+    features, y = rows_of(network.features, outcomes_in, loader)
     held = None
     if held_out is not None:
-        held = rows_of(network.features, np.asarray, held_out, "held_out")
-    outputs = head[1].size
-    codes = task_of(outcomes_of(y), task, outputs) == "classification"
-    classes = np.arange(max(2, outputs)) if codes else None
+        held = rows_of(network.features, outcomes_in, held_out, "held_out")
+    classes = classes_of(y, task, head[1].size)
     return fitted(features, y, held, task, head, network, options, classes)

@@ -16,11 +16,11 @@ from typing import TypedDict
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ornstein.checks import brief, is_number, require_finite
+from ornstein.checks import as_numbers, brief, is_number, require_finite
 from ornstein.curvature.measure import measure
 from ornstein.entrances.running import sample
 from ornstein.errors import HyperparameterWarning, InputError
-from ornstein.interfaces.networks.calibrating import calibrated
+from ornstein.interfaces.networks.calibrating import calibrated, known_outcomes
 from ornstein.interfaces.networks.evidence import by_evidence, mode_of
 from ornstein.interfaces.networks.work import Work, at_precision, outcomes_of
 from ornstein.model import tables
@@ -110,9 +110,12 @@ def fitted(
     classes: ArrayLike | None = None,
 ) -> LastLayerPosterior:
     """As `last_layer`, for features that a network has made; `classes` are those of its outputs."""
+    _require_known(options)
+    tables.require_one_index((("features", features), ("y", y)))
     rows = _matrix(features, "features")
-    work = Work.of(rows, y, task, head, classes)
-    held = None if held_out is None else _held_out(held_out, rows.shape[1])
+    names = tables.features(features)[1] if tables.is_frame(features) else ()
+    work = Work.of(rows, y, task, head, classes, names)
+    held = None if held_out is None else _held_out(held_out, work)
     model, found, warned = _chosen_prior(work, options.get("prior_precision", EVIDENCE))
     curvature = measure(model, mode=found)
     post = sample(
@@ -152,7 +155,9 @@ def _matrix(features: ArrayLike, what: str) -> Array:
 def _checked_head(head: tuple[ArrayLike, ArrayLike]) -> tuple[Array, Array]:
     if not isinstance(head, tuple) or len(head) != 2:
         raise InputError("head must be a pair: weights (features, outputs), biases (outputs,)")
-    weights, biases = np.asarray(head[0], dtype=float), np.asarray(head[1], dtype=float)
+    weights, biases = (as_numbers("head", part) for part in head)
+    if not (np.all(np.isfinite(weights)) and np.all(np.isfinite(biases))):
+        raise InputError("head holds a value that is not finite")
     if weights.ndim == 1:
         weights = weights[:, None]
     biases = np.atleast_1d(biases)
@@ -164,15 +169,27 @@ def _checked_head(head: tuple[ArrayLike, ArrayLike]) -> tuple[Array, Array]:
     return weights, biases
 
 
-def _held_out(held_out: tuple[ArrayLike, ArrayLike], width: int) -> tuple[Array, Array]:
+def _require_known(options: Options) -> None:
+    unknown = sorted(set(options) - set(Options.__annotations__))
+    if unknown:
+        known = ", ".join(Options.__annotations__)
+        raise InputError(f"there is no option {brief(unknown[0])}; there are {known}")
+
+
+def _held_out(held_out: tuple[ArrayLike, ArrayLike], work: Work) -> tuple[Array, Array]:
+    """Features, and the codes or numbers that were to be predicted."""
     if not isinstance(held_out, tuple) or len(held_out) != 2:
         raise InputError("held_out must be a pair: features and y of rows kept aside")
+    tables.require_one_index((("the features held out", held_out[0]), ("their y", held_out[1])))
     rows, outcomes = _matrix(held_out[0], "held_out"), outcomes_of(held_out[1])
+    if tables.is_frame(held_out[0]) and work.names:
+        rows = rows[:, tables.places_of(tables.features(held_out[0])[1], work.names)]
+    width = work.features.shape[1]
     if rows.shape[1] != width:
         raise InputError(f"held_out has {rows.shape[1]} features; the training rows have {width}")
     if len(rows) != len(outcomes):
         raise InputError(f"held_out has {len(rows)} rows but {len(outcomes)} outcomes")
-    return rows, outcomes
+    return rows, known_outcomes(work, outcomes)
 
 
 def _chosen_prior(work: Work, wanted: float | str) -> tuple[GLM, Array, str]:

@@ -1,5 +1,5 @@
 """What enters the last layer of a network that is a function of its parameters: the network is run
-with the identity in the place of the layer's weights, and returns the features.
+with the identity in place of the layer's weights, and returns the features.
 """
 
 from __future__ import annotations
@@ -12,7 +12,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from ornstein.errors import InputError
-from ornstein.interfaces.networks.reading import ROWS, is_last, not_last, require_matrix
+from ornstein.interfaces.networks.reading import (
+    ROWS,
+    is_last,
+    not_last,
+    require_matrix,
+    require_numbers,
+    require_rows,
+    running,
+)
+from ornstein.model import tables
 from ornstein.types import Array, PyTree, Traced
 
 # (weights (features, outputs), biases (outputs,), inputs) ↦ outputs of all rows
@@ -37,17 +46,19 @@ class FunctionalNetwork:
         rows.
         """
         leaves = jax.tree.leaves(inputs)
-        count = len(leaves[0]) if leaves and np.ndim(leaves[0]) else 0
-        if not count:
-            raise InputError("inputs must be arrays with a leading axis of rows")
-        parts = [
-            self._some(jax.tree.map(lambda leaf, at=start: leaf[at : at + ROWS], inputs))
-            for start in range(0, count, ROWS)
-        ]
+        for leaf in leaves:
+            tables.require_unmasked(leaf, "inputs")
+        count = require_rows(leaves)
+        with running():
+            parts = [
+                self._some(jax.tree.map(lambda leaf, at=start: leaf[at : at + ROWS], inputs))
+                for start in range(0, count, ROWS)
+            ]
         return np.concatenate(parts)
 
     def _some(self, inputs: PyTree) -> Array:
-        outputs = _as_outputs(self.run(self.weights, self.biases, inputs))
+        outputs, rounding = _as_outputs(self.run(self.weights, self.biases, inputs))
+        require_numbers(outputs)
         if outputs.ndim == 1:
             features = self._by_slopes(inputs)
         else:
@@ -61,7 +72,7 @@ class FunctionalNetwork:
             features = np.asarray(found, dtype=float)
         require_matrix(features, self.layer)
         fits = features.shape[1] == self.weights.shape[0]
-        if not fits or not is_last(features, self.head(), outputs):
+        if not fits or not is_last(features, self.head(), outputs, rounding):
             raise not_last(self.layer)
         return features
 
@@ -81,18 +92,22 @@ class FunctionalNetwork:
         return np.asarray(slopes[..., 0], dtype=float)
 
 
-def _as_outputs(found: PyTree) -> Array:
+def _as_outputs(found: PyTree) -> tuple[Array, float]:
+    """What the network returns in double precision, and the rounding of its numbers."""
     if not isinstance(found, jax.Array | np.ndarray):
         raise InputError(
             f"the network returns a {type(found).__name__}; wrap it so that it returns the logits"
         )
-    return np.asarray(found, dtype=float)
+    floats = jnp.issubdtype(found.dtype, jnp.floating)
+    rounding = float(jnp.finfo(found.dtype).eps) if floats else 0.0
+    return np.asarray(found, dtype=float), rounding
 
 
 def first_that_is_last(
     candidates: list[str], network: Callable[[str], FunctionalNetwork], inputs: PyTree
 ) -> FunctionalNetwork:
     """The last of the linear layers that is the network's last, on a few rows."""
+    require_rows(jax.tree.leaves(inputs))
     few = jax.tree.map(lambda leaf: leaf[:8], inputs)
     refusals = []
     for name in reversed(candidates):

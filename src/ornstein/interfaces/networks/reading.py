@@ -4,18 +4,21 @@ what enters it, plus its biases, must equal what the network returns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import scipy.special
 
-from ornstein.errors import InputError
+from ornstein.errors import InputError, OrnsteinError
+from ornstein.model import tables
 from ornstein.types import Array, PyTree
 
 # Rows that a network is run on at a time.
 ROWS = 1024
-# Relative: networks compute in float32, and some of their products in less.
-TOLERANCE = 2e-3
+# Relative: networks compute in float32, and some of their products in less. Where all is in less,
+# this many times its rounding.
+TOLERANCE, ROUNDINGS = 2e-3, 4.0
 AUTO = "auto"
 
 
@@ -40,6 +43,36 @@ def batches(loader: PyTree, what: str = "loader") -> Iterator[tuple[PyTree, PyTr
         raise InputError(f"{what} yields no rows")
 
 
+@contextmanager
+def running() -> Iterator[None]:
+    """Turns whatever a network stumbles over in its inputs into an error that says so."""
+    try:
+        yield
+    except OrnsteinError:
+        raise
+    except Exception as error:
+        said = (str(error).strip() or "no message").splitlines()[0]
+        raise InputError(
+            f"the network cannot be run on these inputs: {type(error).__name__}: {said}"
+        ) from error
+
+
+def outcomes_in(y: PyTree) -> Array:
+    """What a loader yields beside its inputs, unless a mask hides some of it."""
+    return np.asarray(tables.plain(y, "y"))
+
+
+def require_rows(leaves: Sequence[PyTree]) -> int:
+    """How many rows the arrays that enter a network have; refused where they differ."""
+    counts = {len(leaf) if np.ndim(leaf) else 0 for leaf in leaves}
+    if len(counts) != 1 or 0 in counts:
+        raise InputError(
+            "inputs must be arrays with a leading axis of rows, equally many in each; they have"
+            f" {', '.join(map(str, sorted(counts))) or 'no'} rows"
+        )
+    return counts.pop()
+
+
 def rows_of(
     features: Callable[[PyTree], Array],
     numbers: Callable[[PyTree], Array],
@@ -50,7 +83,9 @@ def rows_of(
     found, outcomes = [], []
     for inputs, y in batches(loader, what):
         found.append(features(inputs))
-        outcomes.append(np.asarray(numbers(y)))
+        outcomes.append(numbers(y))
+        if outcomes[-1].ndim == 0:
+            raise InputError(f"{what} must yield one outcome per row; it yields a single one")
         if len(found[-1]) != len(outcomes[-1]):
             raise InputError(
                 f"{what} yields {len(found[-1])} inputs with {len(outcomes[-1])} outcomes"
@@ -65,12 +100,28 @@ def require_matrix(features: Array, layer: str) -> None:
             f"what enters the layer {layer!r} has shape {features.shape}: it must be"
             " two-dimensional, (rows, features). Flatten or pool before it"
         )
+    if not np.all(np.isfinite(features)):
+        raise InputError(
+            f"what enters the layer {layer!r} holds values that are not finite: look at the inputs"
+        )
 
 
-def is_last(features: Array, head: tuple[Array, Array], outputs: Array) -> bool:
+def require_numbers(*made: Array) -> None:
+    """Refuse features or outputs that are not finite."""
+    if not all(np.all(np.isfinite(one)) for one in made):
+        raise InputError(
+            "the network makes numbers that are not finite: its weights, or these inputs, hold NaN"
+            " or infinity"
+        )
+
+
+def is_last(
+    features: Array, head: tuple[Array, Array], outputs: Array, rounding: float = 0.0
+) -> bool:
     """Whether the network returns W·features + b, or its softmax, log softmax or sigmoid, which
-    mean the same model.
+    mean the same model; `rounding` is that of its numbers.
     """
+    require_numbers(features, outputs)
     logits = features @ head[0] + head[1]
     if outputs.size != logits.size:
         return False
@@ -82,7 +133,8 @@ def is_last(features: Array, head: tuple[Array, Array], outputs: Array) -> bool:
             scipy.special.log_softmax(logits, axis=1),
             scipy.special.softmax(logits, axis=1),
         ]
-    return any(_close(given, one) for one in meant)
+    tolerance = max(TOLERANCE, ROUNDINGS * rounding)
+    return any(_close(given, one, tolerance) for one in meant)
 
 
 def not_last(layer: str) -> InputError:
@@ -101,10 +153,10 @@ def no_such_layer(layer: str, known: list[str]) -> InputError:
     return InputError(f"the network has no linear layer {layer!r}; there are {', '.join(known)}")
 
 
-def _close(found: Array, wanted: Array) -> bool:
+def _close(found: Array, wanted: Array, tolerance: float) -> bool:
     if not np.all(np.isfinite(found)):
         return False
-    bound = TOLERANCE * max(float(np.max(np.abs(wanted))), 1e-3)
+    bound = tolerance * max(float(np.max(np.abs(wanted))), 1e-3)
     return bool(np.max(np.abs(found - wanted)) <= bound)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from ornstein.errors import InputError
 from ornstein.interfaces.networks.last_layer import Options, fitted
-from ornstein.interfaces.networks.reading import is_last, not_last
+from ornstein.interfaces.networks.reading import is_last, not_last, running
 from ornstein.model import tables
 from ornstein.posterior.last_layer import LastLayerPosterior
 from ornstein.types import Array, PyTree
@@ -56,16 +56,16 @@ def from_sklearn(
            [1., 0., 0.]])
     """
     network = SklearnNetwork.of(net)
+    tables.require_one_index((("X", X), ("y", y)))
     held = None
     if held_out is not None:
         if not isinstance(held_out, tuple) or len(held_out) != 2:
             raise InputError("held_out must be a pair (X, y)")
-        held = network.features(held_out[0]), np.asarray(held_out[1])
+        tables.require_one_index((("the X held out", held_out[0]), ("its y", held_out[1])))
+        held = network.features(held_out[0]), held_out[1]
     task = "regression" if network.classes is None else "classification"
     features = network.features(X)
-    return fitted(
-        features, np.asarray(y), held, task, network.head(), network, options, network.classes
-    )
+    return fitted(features, y, held, task, network.head(), network, options, network.classes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,13 +99,18 @@ class SklearnNetwork:
         if isinstance(mlp, MLPRegressor):
             return cls(net, mlp, None)
         if mlp.out_activation_ == "logistic" and mlp.n_outputs_ > 1:
-            raise InputError("several labels per row are not supported: one label per row is")
+            raise InputError("several labels per row are not supported: give one label per row")
         return cls(net, mlp, np.asarray(mlp.classes_))
 
     def head(self) -> tuple[Array, Array]:
-        return np.asarray(self.mlp.coefs_[-1], float), np.asarray(self.mlp.intercepts_[-1], float)
+        return np.array(self.mlp.coefs_[-1], float), np.array(self.mlp.intercepts_[-1], float)
 
     def features(self, inputs: PyTree) -> Array:
+        tables.require_unmasked(inputs, "X")
+        with running():
+            return self._run(inputs)
+
+    def _run(self, inputs: PyTree) -> Array:
         alone = self.net is self.mlp or len(self.net.steps) == 1
         before = inputs if alone else self.net[:-1].transform(inputs)
         given = np.asarray(before.toarray() if tables.is_sparse(before) else before, dtype=float)

@@ -18,10 +18,14 @@ from ornstein.interfaces.networks.reading import (
     is_last,
     no_such_layer,
     not_last,
+    outcomes_in,
     require_matrix,
+    require_rows,
     rows_of,
+    running,
 )
-from ornstein.interfaces.networks.work import outcomes_of, task_of
+from ornstein.interfaces.networks.work import classes_of
+from ornstein.model import tables
 from ornstein.posterior.last_layer import LastLayerPosterior
 from ornstein.types import Array, PyTree
 
@@ -57,22 +61,14 @@ def from_torch(
 
     `post.predict(inputs)` takes what the network takes, and runs it.
     """
-    torch = _torch()
-    if not isinstance(net, torch.nn.Module):
-        raise InputError(f"net must be a torch.nn.Module; got a {type(net).__name__}")
     network = TorchNetwork.of(net, layer, next(batches(loader))[0] if layer == AUTO else None)
     head = network.head()
     features, y = rows_of(network.features, _numbers, loader)
     held = None
     if held_out is not None:
         held = rows_of(network.features, _numbers, held_out, "held_out")
-    classes = np.arange(max(2, head[1].size)) if _are_codes(y, head, task) else None
+    classes = classes_of(y, task, head[1].size)
     return fitted(features, y, held, task, head, network, options, classes)
-
-
-def _are_codes(y: Array, head: tuple[Array, Array], task: str) -> bool:
-    """Whether y holds the numbers of outputs, so that one that no row has is still a class."""
-    return task_of(outcomes_of(y), task, head[1].size) == "classification"
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,13 +86,15 @@ class TorchNetwork:
         inputs.
         """
         torch = _torch()
+        if not isinstance(net, torch.nn.Module):
+            raise InputError(f"net must be a torch.nn.Module; got a {type(net).__name__}")
         modules = dict(net.named_modules())
         linear = [name for name, one in modules.items() if isinstance(one, torch.nn.Linear)]
         if layer != AUTO:
             if layer in modules and layer not in linear:
                 raise InputError(
                     f"the layer {layer!r} is a {type(modules[layer]).__name__}; a linear layer is"
-                    f" needed, one of {', '.join(linear) or 'which there is none'}"
+                    f" needed: {', '.join(linear) or 'the network has none'}"
                 )
             if layer not in linear:
                 raise no_such_layer(layer, linear)
@@ -115,10 +113,10 @@ class TorchNetwork:
 
     def head(self) -> tuple[Array, Array]:
         layer = self.net.get_submodule(self.layer)
-        weights = layer.weight.detach().cpu().double().numpy().T
+        weights = np.array(layer.weight.detach().cpu().double().numpy().T)
         if layer.bias is None:
             return weights, np.zeros(weights.shape[1])
-        return weights, layer.bias.detach().cpu().double().numpy()
+        return weights, np.array(layer.bias.detach().cpu().double().numpy())
 
     def features(self, inputs: PyTree) -> Array:
         """What enters the layer; inputs are a tensor or array, a tuple or dict of them for a
@@ -126,29 +124,30 @@ class TorchNetwork:
         """
         torch = _torch()
         if isinstance(inputs, torch.utils.data.DataLoader):
-            parts = [one[0] if isinstance(one, tuple | list) else one for one in inputs]
-            return np.concatenate([self.features(part) for part in parts])
-        with _evaluating(self.net), torch.no_grad():
+            with running():
+                parts = [one[0] if isinstance(one, tuple | list) else one for one in inputs]
+                return np.concatenate([self.features(part) for part in parts])
+        with running(), _evaluating(self.net), torch.no_grad():
             return np.concatenate([self._run(part) for part in self._portions(inputs)])
 
     def _portions(self, inputs: PyTree) -> Iterator[PyTree]:
         """Some rows after the others, on the network's device."""
         if isinstance(inputs, dict):
             leaves = {name: self._tensor(leaf) for name, leaf in inputs.items()}
-            for rows in _slices(next(iter(leaves.values()))):
+            for rows in _slices(require_rows([*leaves.values()])):
                 yield {name: leaf[rows] for name, leaf in leaves.items()}
             return
-        several = inputs if isinstance(inputs, tuple | list) else (inputs,)
-        tensors = [self._tensor(leaf) for leaf in several]
-        for rows in _slices(tensors[0]):
+        tensors = [self._tensor(leaf) for leaf in (inputs if _several(inputs) else (inputs,))]
+        for rows in _slices(require_rows(tensors)):
             yield tuple(leaf[rows] for leaf in tensors)
 
     def _tensor(self, values: PyTree) -> PyTree:
         """On the device of the network, floats in its precision."""
+        tables.require_unmasked(values, "inputs")
         weight = self.net.get_submodule(self.layer).weight
         try:
             tensor = _torch().as_tensor(values, device=weight.device)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RuntimeError, KeyError) as error:
             raise InputError(
                 f"inputs must be tensors or arrays of numbers; got a {type(values).__name__}"
             ) from error
@@ -177,13 +176,21 @@ class TorchNetwork:
             )
         features = _numbers(seen[0]).astype(float)
         require_matrix(features, self.layer)
-        if not is_last(features, self.head(), _numbers(outputs).astype(float)):
+        rounding = _torch().finfo(outputs.dtype).eps if outputs.is_floating_point() else 0.0
+        if not is_last(features, self.head(), _numbers(outputs).astype(float), rounding):
             raise not_last(self.layer)
         return features
 
 
-def _slices(tensor: PyTree) -> Iterator[slice]:
-    for start in range(0, max(1, len(tensor)), ROWS):
+def _several(inputs: PyTree) -> bool:
+    """Whether these are several arguments of a network, not the rows of one."""
+    kinds = (_torch().Tensor, np.ndarray)
+    listed = isinstance(inputs, list) and any(isinstance(one, kinds) for one in inputs)
+    return isinstance(inputs, tuple) or listed
+
+
+def _slices(count: int) -> Iterator[slice]:
+    for start in range(0, count, ROWS):
         yield slice(start, start + ROWS)
 
 
@@ -203,7 +210,7 @@ def _numbers(values: PyTree) -> Array:
     """A tensor or array on the host, floats in double precision where NumPy has no such type."""
     torch = _torch()
     if not isinstance(values, torch.Tensor):
-        return np.asarray(values)
+        return outcomes_in(values)
     held = values.detach().cpu()
     return np.asarray((held.float() if held.dtype == torch.bfloat16 else held).numpy())
 

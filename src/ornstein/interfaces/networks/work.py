@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ornstein.checks import FULL_LIMIT, brief
+from ornstein.checks import FULL_LIMIT, brief, require_finite
 from ornstein.errors import InputError
 from ornstein.model import tables
 from ornstein.model.priors import InverseGamma, Normal, Prior
 from ornstein.model.regression import GLM, glm
+from ornstein.model.response import in_order
 from ornstein.types import Array
 
 TASKS = ("auto", "classification", "regression")
@@ -27,7 +28,7 @@ class Work:
     """Features and outcomes that were checked, and the trained layer where it is known.
 
     `unit` is the precision at which a feature of average size moves a predictor by 1, or by the
-    spread of a regression's y.
+    spread of a regression's y. `names` are those of the features' columns, where they have some.
     """
 
     features: Array
@@ -36,6 +37,7 @@ class Work:
     classes: Array | None
     head: tuple[Array, Array] | None
     unit: float
+    names: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -45,8 +47,11 @@ class Work:
         task: str,
         head: tuple[Array, Array] | None,
         classes: ArrayLike | None,
+        names: tuple[str, ...] = (),
     ) -> Work:
         outcomes = outcomes_of(y)
+        if outcomes.dtype.kind == "f":
+            require_finite("y", outcomes)
         if len(outcomes) != len(features):
             raise InputError(f"features has {len(features)} rows but y has {len(outcomes)}")
         outputs = 0 if head is None else head[1].size
@@ -67,8 +72,8 @@ class Work:
             spread = float(np.var(outcomes))
             if not spread > 0:
                 raise InputError("y is constant: there is nothing to predict")
-            return cls(features, outcomes, "gaussian", None, head, square / spread)
-        known = np.unique(outcomes) if classes is None else np.asarray(classes)
+            return cls(features, outcomes, "gaussian", None, head, square / spread, names)
+        known = in_order(outcomes)[0] if classes is None else np.asarray(classes)
         if known.size < 2:
             raise InputError("y holds one class only: there is nothing to separate")
         family = "bernoulli" if outputs == 1 else "categorical"
@@ -86,13 +91,14 @@ class Work:
                 f" narrower last hidden layer, or give orn.last_layer the first {most} principal"
                 " components of the features"
             )
-        return cls(features, outcomes, family, known, head, square)
+        return cls(features, outcomes, family, known, head, square, names)
 
     def model(self, precision: float) -> GLM:
         """The regression at a prior precision."""
+        table = tables.Named(self.features, self.names) if self.names else self.features
         if self.family != "gaussian":
             return glm(
-                self.features,
+                table,
                 self.outcomes,
                 self.family,
                 prior_precision=precision,
@@ -104,7 +110,7 @@ class Work:
             "intercept": Normal(float(np.mean(self.outcomes)), BIAS * spread),
             "scale": InverseGamma(1.0, LEAST_NOISE * spread),
         }
-        base = glm(self.features, self.outcomes, prior_precision=1.0, priors=priors)
+        base = glm(table, self.outcomes, prior_precision=1.0, priors=priors)
         return at_precision(base, precision)
 
     def logits(self, features: Array, weights: Array, biases: Array) -> Array:
@@ -131,13 +137,39 @@ def task_of(outcomes: Array, task: str, outputs: int = 0) -> str:
     if task != "auto":
         return task
     if outputs == 1 and outcomes.dtype.kind in "biuf":
-        return "classification" if set(np.unique(outcomes)) == {0, 1} else "regression"
+        values = np.unique(outcomes)
+        if values.size == 2 and set(values) != {0, 1}:
+            raise InputError(
+                f"y holds two values, {brief(values[0].item())} and {brief(values[1].item())}, for"
+                " a layer with one output: write them as 0 and 1 for a classification, or give"
+                " task='regression'"
+            )
+        return "classification" if values.size == 2 else "regression"
     return "classification" if outputs > 1 or outcomes.dtype.kind != "f" else "regression"
+
+
+def classes_of(y: ArrayLike, task: str, outputs: int) -> Array | None:
+    """The classes that the outputs of a layer stand for, so that one that no row has is still a
+    class; None for a regression.
+    """
+    outcomes = outcomes_of(y)
+    if task_of(outcomes, task, outputs) == "regression":
+        return None
+    classes = np.arange(max(2, outputs))
+    unknown = outcomes[~np.isin(outcomes, classes)]
+    if unknown.size:
+        raise InputError(
+            f"y holds the label {brief(unknown.tolist()[0])}; the outputs of the layer stand for"
+            f" the labels 0 to {classes[-1]}"
+        )
+    return classes
 
 
 def outcomes_of(y: ArrayLike) -> Array:
     """y as one array of labels or numbers, a column of them laid flat."""
     values = np.asarray(tables.labels(y, "y"))
+    if values.dtype.kind == "c":
+        raise InputError(f"y must hold labels or real numbers, not values of dtype {values.dtype}")
     return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
 
 

@@ -20,7 +20,6 @@ from ornstein.types import PyTree, Traced
 if TYPE_CHECKING:
     import pandas
 
-Operation = Callable[[Traced, Traced], Traced]
 # Asked of a column, these are about all rows, however many are run.
 OF_ALL_ROWS = ("nunique", "unique", "max", "min", "mean", "std", "var", "median", "sum")
 

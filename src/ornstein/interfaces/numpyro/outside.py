@@ -63,7 +63,7 @@ def arrays_outside(function: Function, rows: int) -> tuple[Outside, ...]:
 
 
 def with_rows(function: Function, rows: Mapping[Outside, PyTree]) -> Function:
-    """The function with other arrays in the place of those from outside.
+    """The function with other arrays in place of those from outside.
 
     >>> y = np.arange(3.0)
     >>> def total():

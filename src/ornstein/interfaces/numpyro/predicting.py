@@ -20,6 +20,7 @@ from ornstein.interfaces.numpyro.handled import EveryRow, Function, Site, Unobse
 from ornstein.interfaces.numpyro.running import Evaluation
 from ornstein.interfaces.numpyro.splitting import listed, same_values
 from ornstein.interfaces.numpyro.whole import Whole
+from ornstein.model import tables
 from ornstein.model.parameters import Layout
 from ornstein.posterior.own_function import OwnPredictive
 from ornstein.posterior.predictive import Simulated
@@ -61,7 +62,10 @@ class Predict(OwnPredictive):
             return self._replaced(inputs)
         rows, wanted = self.evaluation.rows, self.evaluation.rows.inputs
         given = _by_name(inputs, wanted)
-        arrays = {name: np.asarray(as_numpy(value)) for name, value in given.items()}
+        arrays = {
+            name: np.asarray(tables.numeric(np.asarray(as_numpy(value)), name))
+            for name, value in given.items()
+        }
         counts = {len(array) if array.ndim else 0 for array in arrays.values()}
         if len(counts) != 1:
             raise InputError(f"predict needs arrays of equal length; got {sorted(counts)} rows")

@@ -112,10 +112,6 @@ class Evaluation:
         function = with_rows(self.model_fn, {array: filled[name] for array, name in self.outside})
         return SomeRows(function, dict.fromkeys(self.plates, count), self.size), call
 
-    @property
-    def predictable(self) -> bool:
-        return len(self.observed) == 1 and bool(self.rows.responses) and bool(self.rows.inputs)
-
 
 def run(
     function: Function, call: inspect.BoundArguments, params: Mapping[str, Traced]

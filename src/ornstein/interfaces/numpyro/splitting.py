@@ -33,16 +33,14 @@ def require_sound(whole: Whole) -> None:
     for site in whole.sites.values():
         if site["type"] == "mutable" or (site["type"] == "param" and not _random(site, samples)):
             raise InputError(
-                f"the model holds a {site['type']} statement ({site['name']!r}), whose value no"
-                " sampler moves: give it a prior (numpyro.sample), or hand its value over as a"
-                " number"
+                f"the model holds a {site['type']} statement ({site['name']!r}), whose value"
+                " no sampler updates: give it a prior (numpyro.sample), or pass its value"
+                " as a number"
             )
     if not samples:
         raise InputError("the model has no latent site: there is nothing to infer")
     if not whole.observed:
-        raise InputError(
-            "the model has no observed site: hand over the data, as for NumPyro's MCMC.run"
-        )
+        raise InputError("the model has no observed site: pass the data, as for NumPyro's MCMC.run")
     for site in whole.discrete:
         _require_summable(site)
     if not whole.latents:
@@ -61,7 +59,8 @@ def _require_summable(site: Site) -> None:
     if not site["fn"].has_enumerate_support:
         raise InputError(
             f"the latent site {site['name']!r} is discrete, and its {type(site['fn']).__name__} has"
-            " no end of values to sum over: sum it out by hand, or choose a law with few values"
+            " infinitely many values to sum over: sum it out by hand, or choose a distribution"
+            " with few values"
             " (Categorical, Bernoulli, Binomial)"
         )
     try:

@@ -100,7 +100,7 @@ class WholeModel(Model, OwnGroups):
             params = jax.eval_shape(self.layout.unflatten, np.zeros(self.dim))
             shape = jax.eval_shape(self.loss.log_likelihood, params, None, {}).shape
         if shape != ():
-            raise InputError(f"the model's log density is no number, but of shape {shape}")
+            raise InputError(f"the model's log density must be one number; it has shape {shape}")
 
 
 def _identity(whole: Whole) -> dict[str, Array]:

@@ -16,6 +16,7 @@ from ornstein.interfaces.table.fitting import from_table, shown
 from ornstein.interfaces.table.wording import number
 from ornstein.model.regression import GLM
 from ornstein.posterior.files import replacing
+from ornstein.posterior.own_model import model_of
 from ornstein.posterior.prior_words import outweighed, priors_of, shares_of_priors
 from ornstein.regression.mixed import MixedTablePredict
 from ornstein.regression.regress import TablePredict
@@ -35,18 +36,18 @@ SMALL = 6  # decimals beyond which small numbers are written with a power of ten
 MEANING = {
     "trusted": ("No problems found. You can use these draws as the posterior."),
     "caution": (
-        "Usable with care: at least one finding is outside its bound. Read it, and what would"
-        " mend it."
+        "Use these draws with care: at least one finding is outside its bound. Read"
+        " it and its remedy."
     ),
     "not trusted": (
-        "Do not take these draws for the posterior: at least one finding is far outside its bound."
+        "Do not use these draws as the posterior: at least one finding is far outside its bound."
     ),
 }
 FITS = {
     "fits": "The data look as the model says they would.",
     "doubtful": "The model misses something: read the findings with a remedy.",
     "does not fit": "The model does not describe these data: read the findings with a remedy.",
-    "skipped": "The rows could not be looked at.",
+    "skipped": "The rows could not be checked.",
 }
 ORDER = ("not trusted", "caution", "trusted", "note", "skipped")
 VERSIONS = ("ornstein", "jax", "numpy", "scipy", "python")
@@ -101,7 +102,7 @@ def _context(
     title: str | None,
     summary: pandas.DataFrame | None,
 ) -> dict[str, object]:
-    model = posterior.model if model is None else model
+    model = model_of(posterior, model)
     verdict = posterior.check(model) if verdict is None else verdict
     critique = posterior.critique(model) if critique is None else critique
     judged = any(finding.level in MEANING for finding in verdict.findings)

@@ -16,14 +16,13 @@ from ornstein.interfaces.report.calibration import calibrate
 from ornstein.interfaces.report.theme import Draw, as_png, as_svg
 from ornstein.model.families.likelihood import Predict
 from ornstein.posterior.statistics import split_r_hat
-from ornstein.types import PyTree
+from ornstein.regression.mixed import table_of
 
 if TYPE_CHECKING:
     from ornstein.model.model import Model
     from ornstein.posterior.averaged_rows import Rows
     from ornstein.posterior.curve import Curve
     from ornstein.posterior.posterior import Posterior
-    from ornstein.posterior.predictive import Predictive
 
 MOST_CELLS, MOST_TRACES, EXACT_ERRORS = 14, 3, 200
 # Of effects: figures, columns that are tried for them, columns of a matrix, rows and draws.
@@ -166,14 +165,15 @@ def _calibration(posterior: Posterior, model: Model | None) -> Section | None:
     found = calibrate(posterior, model)
     size = (4.2, 3.6)
     caption = (
-        "On the dotted line, what is promised is what happens. Band: 95 % interval of the observed"
+        "On the dotted line, observed and promised shares agree. Band: 95 % interval of the"
+        " observed"
         " share."
     )
     panels = [
         Panel(
             "calibration",
             figures.reliability(found.reliability),
-            "promised against observed",
+            "promised and observed share",
             caption,
             size,
         )
@@ -201,7 +201,7 @@ def _effects(posterior: Posterior, model: Model | None) -> Section | None:
     predict = posterior.predict_function
     if not isinstance(model, GLM) or not isinstance(predict, Predict):
         return None
-    spec = getattr(predict, "spec", None)
+    spec = table_of(predict)
     columns = model.feature_names if spec is None else spec.column_names
     if len(columns) > MOST_COLUMNS:
         return None
@@ -223,10 +223,9 @@ def _effects(posterior: Posterior, model: Model | None) -> Section | None:
 
 def _curve(posterior: Posterior, rows: Rows, name: str) -> Curve | None:
     from ornstein.posterior.effects import curve_along
+    from ornstein.posterior.questions import at_draws_of
 
-    def predicted(new: PyTree) -> Predictive:
-        return posterior.predict(new, EFFECT_DRAWS)
-
+    predicted = at_draws_of(posterior, EFFECT_DRAWS)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PredictionWarning)

@@ -326,9 +326,8 @@ class BayesianClassifier(Portable, ClassifierMixin, BaseEstimator):
             raise InputError(
                 f"y holds one class only, {brief(self.classes_[0])}; there is nothing to separate"
             )
-        codes = np.searchsorted(self.classes_, np.asarray(target)[kept]).astype(float)
-        weights = None if weights is None else weights[kept]
-        rows = ordered_rows(table[kept], codes, weights, groups)
+        codes = np.searchsorted(self.classes_, np.asarray(target)).astype(float)
+        rows = ordered_rows(table, codes, weights, groups)
         model = regression(self, rows, "bernoulli" if len(self.classes_) == 2 else "categorical")
         if len(self.classes_) > 2:
             labels = tuple(map(str, self.classes_))

@@ -83,31 +83,26 @@ def ordered_rows(X: Array, y: Array, weights: Array | None, groups: object = Non
     """
     import pandas
 
-    if groups is not None:
-        return _ordered_groups(X, y, weights, groups)
+    places = np.arange(len(X))
+    codes, levels = (None, None) if groups is None else group_codes(groups, len(X))
     if weights is not None:
-        kept = weights > 0
-        X, y, weights = X[kept], y[kept], weights[kept]
-        if np.all(weights == np.floor(weights)) and weights.sum() <= MOST_REPETITIONS * len(
-            weights
-        ):
-            count = weights.astype(int)
-            X, y, weights = X.repeat(count, axis=0), y.repeat(count), None
-    table = pandas.DataFrame(X).assign(target=y, weight=1.0 if weights is None else weights)
-    order = np.argsort(pandas.util.hash_pandas_object(table, index=False).to_numpy(), kind="stable")
-    return Rows(X[order], y[order], None if weights is None else weights[order])
-
-
-def _ordered_groups(X: Array, y: Array, weights: Array | None, groups: object) -> Rows:
-    """The same of rows that have groups."""
-    import pandas
-
-    if weights is not None:
-        raise InputError("sample_weight has no meaning with groups: repeat rows, or leave it out")
-    codes, levels = group_codes(groups, len(X))
-    table = pandas.DataFrame(X).assign(target=y, group=codes)
-    order = np.argsort(pandas.util.hash_pandas_object(table, index=False).to_numpy(), kind="stable")
-    return Rows(X[order], y[order], None, levels[codes[order]])
+        places = np.flatnonzero(weights > 0)
+        own = weights[places]
+        if np.all(own == np.floor(own)) and own.sum() <= MOST_REPETITIONS * len(own):
+            places, weights = places.repeat(own.astype(int)), None
+    table = pandas.DataFrame(X[places]).assign(
+        target=y[places], weight=1.0 if weights is None else weights[places]
+    )
+    if codes is not None:
+        table = table.assign(group=codes[places])
+    hashed = pandas.util.hash_pandas_object(table, index=False).to_numpy()
+    order = places[np.argsort(hashed, kind="stable")]
+    return Rows(
+        X[order],
+        y[order],
+        None if weights is None else weights[order],
+        None if codes is None or levels is None else levels[codes[order]],
+    )
 
 
 def whole_counts(rows: Rows) -> Rows:
@@ -118,13 +113,12 @@ def whole_counts(rows: Rows) -> Rows:
     split = part > 0
     if not np.any(split):
         return rows
-    if rows.groups is not None:
-        raise InputError("y must hold whole numbers where there are groups")
     weights = np.ones(len(rows.y)) if rows.weights is None else rows.weights
     return Rows(
         np.concatenate([rows.X, rows.X[split]]),
         np.concatenate([np.floor(rows.y), np.floor(rows.y[split]) + 1.0]),
         np.concatenate([weights * (1.0 - part), weights[split] * part[split]]),
+        None if rows.groups is None else np.concatenate([rows.groups, rows.groups[split]]),
     )
 
 
@@ -177,7 +171,7 @@ def _mixed(
 
     if family == "categorical":
         raise InputError(
-            f"y holds {len(estimator.classes_)} classes; with groups there may be two only"
+            f"y holds {len(estimator.classes_)} classes; with groups there may be only two"
         )
     if family == "gaussian" and estimator.noise_scale != "infer":
         raise InputError("noise_scale must be 'infer' where there are groups")
@@ -186,7 +180,8 @@ def _mixed(
         every = np.append(np.broadcast_to(precision, rows.X.shape[1]), [0.0] * intercept)
         with np.errstate(divide="ignore"):
             priors = MixedPriors(coef_sd=1.0 / np.sqrt(every))
-    return glmm(table, rows.y, rows.groups, None, family, priors, intercept=intercept)
+    settings = (rows.groups, None, family, priors)
+    return glmm(table, rows.y, *settings, intercept=intercept, weights=rows.weights)
 
 
 def coefficients(estimator: BaseEstimator) -> tuple[Array, float]:

@@ -23,12 +23,12 @@ def known_groups(
     classes the probabilities of both.
     """
     if estimator.groups_ is None:
-        raise InputError("the fit knows no groups: give groups to fit, or leave them out here")
+        raise InputError("the fit has no groups: give groups to fit, or leave them out here")
     labels = np.asarray(groups)
     unknown = ~np.isin(labels, estimator.groups_)
     if np.any(unknown):
         raise InputError(
-            f"the fit knows no group {printable(labels[unknown][0])!r}: leave groups out, and rows"
+            f"the fit has no group {printable(labels[unknown][0])!r}: leave groups out, and rows"
             " are those of an average group"
         )
     found = estimator.posterior_.predict({"X": X, "groups": labels}, draws=None, groups="known")

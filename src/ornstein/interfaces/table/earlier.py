@@ -61,7 +61,7 @@ def modernised(posterior: Posterior) -> Posterior:
     lead = posterior.draws.shape[:2]
     draws = np.concatenate([params[path].reshape(*lead, -1) for path in layout.paths], axis=2)
     settings = {name: value for name, value in posterior.settings.items() if name != "table"}
-    predict = TablePredict(likelihood, spec.feature_names, spec)
+    predict = TablePredict.of(likelihood, spec)
     return Posterior(draws, layout.names(), layout, settings, predict_function=predict)
 
 

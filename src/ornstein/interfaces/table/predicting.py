@@ -104,7 +104,8 @@ def write_table(frame: pandas.DataFrame, path: Path) -> Path:
     suffix = path.suffix.lower()
     if suffix not in (*TEXT, *PARQUET):
         raise FileError(
-            f"{path.name} is of no kind that can be written: give a name that ends in .csv, .tsv or"
+            f"{path.name} is not in a format that can be written: give a name that ends in"
+            " .csv, .tsv or"
             " .parquet"
         )
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -68,7 +68,7 @@ class Likelihood:
         return Traits(self.elementary, self.elementary and self.law.polynomial, Likelihood.change)
 
     def __call__(self, params: PyTree, example: PyTree, hyperparameters: PyTree) -> Traced:
-        value = self.of_predictor(self._predictors(params, example), example["y"], hyperparameters)
+        value = self._density(self._place(params, example), example["y"], hyperparameters)
         return value * example["weight"] if "weight" in example else value
 
     def change(
@@ -80,29 +80,30 @@ class Likelihood:
         slopes. Those at the centre need none: its coefficients are zeros, because what they
         contribute is in the offset (`GLM._centred`).
         """
-        predictors = self._predictors(params, example)
-        shape = () if self.auxiliaries else predictors.shape
-        offset = example["offset"] if "offset" in example else jnp.zeros(shape)
-        still = self._stacked(offset.astype(predictors.dtype), centre, example["x"])
-        slope = jax.grad(self.of_predictor)(still, example["y"], hyperparameters)
-        value = self.of_predictor(predictors, example["y"], hyperparameters) - jnp.sum(
-            slope * predictors
-        )
+        place = self._place(params, example)
+        offset = example["offset"] if "offset" in example else jnp.zeros(())
+        level = jnp.broadcast_to(offset, place[0].shape).astype(place[0].dtype)
+        still = level, self.shared(centre, example["x"])
+        slope = jax.grad(self._density)(still, example["y"], hyperparameters)
+        linear = jax.tree.map(lambda rise, at: jnp.sum(rise * at), slope, place)
+        value = self._density(place, example["y"], hyperparameters) - sum(jax.tree.leaves(linear))
         return value * example["weight"] if "weight" in example else value
 
-    def _predictors(self, params: PyTree, example: PyTree) -> Traced:
-        """All that `of_predictor` needs of the parameters."""
+    def _place(self, params: PyTree, example: PyTree) -> tuple[Traced, dict[str, Any]]:
+        """All that the density of an example needs of the parameters: its linear predictor, and the
+        auxiliary parameters. These stay apart, so that functions of them alone, such as log Γ of a
+        shape, are computed once for all rows of a minibatch.
+        """
         predictor = self.predictor(params, example["x"])
         if "offset" in example:
             predictor = predictor + example["offset"]
-        return self._stacked(predictor, params, example["x"])
+        return predictor, self.shared(params, example["x"])
 
-    def _stacked(self, predictor: Traced, params: PyTree, x: Traced) -> Traced:
-        """The linear predictor, with the auxiliary parameters after it where there are any."""
-        shared = self.shared(params, x)
-        if not shared:
-            return predictor
-        return jnp.stack([predictor, *(shared[auxiliary.name] for auxiliary in self.auxiliaries)])
+    def _density(
+        self, place: tuple[Traced, dict[str, Any]], y: Traced, hyperparameters: PyTree
+    ) -> Traced:
+        predictor, shared = place
+        return self.law.log_density(predictor, y, shared, hyperparameters)
 
     def predictor(self, params: PyTree, x: Traced) -> Traced:
         """The linear predictor: a scalar, or a vector with one entry per class."""
@@ -128,7 +129,9 @@ class Likelihood:
         return linear + intercept
 
     def of_predictor(self, predictor: Traced, y: Traced, hyperparameters: PyTree) -> Traced:
-        """log p(y) for what `_stacked` returns."""
+        """log p(y) for the linear predictor, with the auxiliary parameters after it where there are
+        any.
+        """
         law = self.law
         shared = {item.name: predictor[k + 1] for k, item in enumerate(law.auxiliaries)}
         u = predictor[0] if shared else predictor
@@ -175,11 +178,13 @@ class PredictorLoss:
 class Predict:
     """E[y | x, θ] for new rows; what `Posterior.predict` calls.
 
-    `columns` are the names of the columns, where the model was made from a table that has them.
+    `columns` are the names of the columns, where the model was made from a table that has them;
+    `offset` is whether its rows had one, so that new ones need theirs.
     """
 
     likelihood: Likelihood
     columns: tuple[str, ...] = ()
+    offset: bool = field(default=False, kw_only=True)
 
     def __call__(self, params: PyTree, x: Traced) -> Traced:
         likelihood = self.likelihood

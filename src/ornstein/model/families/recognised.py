@@ -19,7 +19,7 @@ class Recognised:
     >>> recognised(np.array([0.0, 1.0, 1.0])).family
     'bernoulli'
     >>> recognised(np.array([0.0, 2.0, 1.0, 7.0])).hint
-    'its whole numbers from 0 on look like counts: then ask for poisson or negative-binomial'
+    'its whole numbers from 0 look like counts: if they are, ask for poisson or negative-binomial'
     """
 
     family: str
@@ -50,7 +50,7 @@ def _hint(values: Array) -> str:
         return ""
     if np.all(values == np.floor(values)) and len(np.unique(values)) >= FEWEST_COUNTS:
         return (
-            "its whole numbers from 0 on look like counts: then ask for poisson or"
+            "its whole numbers from 0 look like counts: if they are, ask for poisson or"
             " negative-binomial"
         )
     return (

@@ -26,13 +26,17 @@ def checked_times(y: Array, family: str) -> Array:
         raise InputError(
             f"the {family} family needs times above 0; the smallest is {np.min(times):g}"
         )
-    if np.any((events != 0) & (events != 1)):
+    others = events[(events != 0) & (events != 1)]
+    if len(others):
         raise InputError(
             "the second column of y says whether the event was seen, 1, or the time is censored, 0;"
-            f" it holds {events[(events != 0) & (events != 1)][0]:g}"
+            f" it holds {others[0]:g}. In a formula, censored(time, event == {others[0]:g}) says"
+            " which number marks the events"
         )
     if not np.any(events):
-        raise InputError("every time in y is censored: no event was seen, and no rate can be told")
+        raise InputError(
+            "every time in y is censored: no event was seen, and the rate cannot be inferred"
+        )
     return y
 
 

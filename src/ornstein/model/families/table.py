@@ -62,7 +62,7 @@ def family_of(family: str | Family, link: str | None = None) -> Family:
     """
     if isinstance(family, Family):
         if link not in (None, family.link):
-            raise InputError(f"the family has the link {family.link!r} already; link is {link!r}")
+            raise InputError(f"the family already has the link {family.link!r}; got link={link!r}")
         return family
     name = _hyphenated(family)
     if name not in TABLE:

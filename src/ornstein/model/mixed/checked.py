@@ -12,7 +12,7 @@ from ornstein.model.families.table import family_of
 from ornstein.model.mixed.covariance import Covariance
 from ornstein.model.mixed.density import FAMILIES
 from ornstein.model.mixed.model import MixedModel, mixed_model
-from ornstein.model.mixed.predict import MixedPredict
+from ornstein.model.mixed.predict import MixedPredict, later_link
 from ornstein.model.mixed.priors import MixedPriors
 from ornstein.model.mixed.several_model import several_model
 from ornstein.model.mixed.table import Rows
@@ -20,6 +20,8 @@ from ornstein.model.response import checked_response
 from ornstein.types import Array
 
 MOST_EFFECTS = 12  # of a group, whose matrices are written out entry by entry
+# Families in which one row tells nothing of how much its group differs.
+UNDISPERSED = ("gaussian", "bernoulli", "ordinal")
 MOST_POINTS = {1: 25, 2: 15}
 
 
@@ -34,11 +36,13 @@ def glmm(
     offset: ArrayLike | None = None,
     points: int | str = "auto",
     correlated: bool = True,
+    weights: ArrayLike | None = None,
+    link: str | None = None,
 ) -> MixedModel:
     """A mixed model before its nodes are settled; `ornstein.glmm` explains the arguments."""
     require_family(family)
-    given = (("X", X), ("y", y), ("groups", groups), ("Z", Z), ("offset", offset))
-    tables.require_one_index(given)
+    per_row = (("offset", offset), ("weights", weights))
+    tables.require_one_index((("X", X), ("y", y), ("groups", groups), ("Z", Z), *per_row))
     table, columns = tables.features(X)
     if tables.is_sparse(table):
         raise InputError("X must be dense for a mixed model: give X.toarray()")
@@ -50,10 +54,19 @@ def glmm(
         x, columns = np.column_stack([x, np.ones(len(x))]), (*columns, "intercept")
     z, effects = _effect_columns(Z, len(x))
     codes, levels = group_codes(groups, len(x))
-    rows = Rows(x, z, response(y, family, len(x)), codes, _offset(offset, len(x)))
+    rows = Rows(
+        x,
+        z,
+        response(y, family, len(x)),
+        codes,
+        _per_row(offset, "offset", len(x)),
+        weight=checked_weights(weights, len(x)),
+    )
     blocks = (len(effects),) if correlated else (1,) * len(effects)
     covariance = Covariance(effects, blocks)
-    predict = MixedPredict(family, covariance, columns, intercept, (("group", len(effects)),))
+    factors = (("group", len(effects)),)
+    own_link = later_link(family, link)
+    predict = MixedPredict(family, covariance, columns, intercept, factors, own_link)
     return joined(rows, predict, (levels,), priors, points)
 
 
@@ -123,11 +136,12 @@ def require_groups(rows: Rows, family: str, covariance: Covariance, levels: Arra
             " learned from it. Leave the effect out: orn.glm"
         )
     largest = int(np.bincount(rows.codes).max())
-    if largest == 1 and rows.z is None and family in ("gaussian", "bernoulli", "ordinal"):
+    constant = rows.z is None or (rows.z.shape[1] == 1 and not np.ptp(rows.z))
+    if largest == 1 and constant and rows.weight is None and family in UNDISPERSED:
         raise InputError(
             f"each of the {len(levels)} groups has one row only: what varies between groups cannot"
-            f" be told from what varies within them in the {family} family. Leave the effect out:"
-            " orn.glm"
+            f" be told apart from what varies within them in the {family} family. Leave the"
+            " effect out: orn.glm"
         )
     if rows.z is not None:
         _require_different(rows.z, covariance.effects)
@@ -142,12 +156,12 @@ def _require_groups_of_factor(rows: Rows, predict: MixedPredict, place: int, lev
             f"there is one group of {printable(name)!r} only, {printable(levels[0])!r}: how much"
             " groups differ cannot be learned from it. Leave the factor out"
         )
-    alone = int(np.bincount(codes).max()) == 1
-    if alone and effects == 1 and predict.family in ("gaussian", "bernoulli", "ordinal"):
+    alone = int(np.bincount(codes).max()) == 1 and rows.weight is None
+    if alone and effects == 1 and predict.family in UNDISPERSED:
         raise InputError(
             f"each of the {len(levels)} groups of {printable(name)!r} has one row only: what varies"
-            f" between them cannot be told from what varies within them in the {predict.family}"
-            " family. Leave the factor out"
+            f" between them cannot be told apart from what varies within them in the"
+            f" {predict.family} family. Leave the factor out"
         )
     for other in range(place):
         pairs = np.unique(rows.codes[:, [other, place]], axis=0)
@@ -180,6 +194,8 @@ def _effect_columns(Z: object, n_rows: int) -> tuple[Array | None, tuple[str, ..
         return None, ("intercept",)
     table, names = tables.features(Z, "Z")
     z = np.asarray(table.toarray() if tables.is_sparse(table) else table, dtype=float)
+    if not z.shape[1]:
+        raise InputError(f"Z must have columns; its shape is {z.shape}")
     if len(z) != n_rows:
         raise InputError(f"X has {n_rows} rows but Z has {len(z)}")
     require_finite("Z", z, names)
@@ -203,13 +219,21 @@ def response(y: object, family: str, n_rows: int) -> Array:
     return values.astype(float)
 
 
-def _offset(offset: ArrayLike | None, n_rows: int) -> Array | None:
-    if offset is None:
+def checked_weights(weights: ArrayLike | None, n_rows: int) -> Array | None:
+    """How often each row counts, or None."""
+    values = _per_row(weights, "weights", n_rows)
+    if values is not None and (np.any(values < 0.0) or not np.any(values > 0.0)):
+        raise InputError("weights must not be negative, and not all zero")
+    return values
+
+
+def _per_row(given: ArrayLike | None, what: str, n_rows: int) -> Array | None:
+    if given is None:
         return None
-    values = tables.numbers(offset, "offset").astype(float)
+    values = tables.numbers(given, what).astype(float)
     if len(values) != n_rows:
-        raise InputError(f"X has {n_rows} rows but offset has {len(values)}")
-    require_finite("offset", values)
+        raise InputError(f"X has {n_rows} rows but {what} has {len(values)}")
+    require_finite(what, values)
     return values
 
 

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 
+from ornstein.model.families.family import Family
+from ornstein.model.families.table import rebuilt
 from ornstein.types import PyTree, Traced
 
 # What a family has besides the linear predictor, as a parameter on the whole real line.
@@ -25,7 +27,7 @@ FAR = 40.0  # a cut point so far away leaves no probability beyond it
 
 @dataclass(frozen=True)
 class RowDensity:
-    """log p(y | u, parameters) of one row.
+    """log p(y | u, parameters) of one row; `link` is empty for the family's first.
 
     >>> density = RowDensity("poisson")
     >>> round(float(density(jnp.log(2.0), jnp.array(1.0), {})), 6)  # log 2 − 2
@@ -33,13 +35,17 @@ class RowDensity:
     """
 
     family: str
+    link: str = ""
 
     def __call__(self, predictor: Traced, y: Traced, params: PyTree) -> Traced:
+        if self.link:
+            page, shared = self._page(params)
+            return page.log_density(predictor, y, shared, None)
         return _DENSITIES[self.family](predictor, y, params)
 
     def slopes(self, predictor: Traced, y: Traced, params: PyTree) -> tuple[Traced, Traced]:
         """First and minus second derivative in u, the second at least zero."""
-        if self.family in _SLOPES:
+        if self.family in _SLOPES and not self.link:
             return _SLOPES[self.family](predictor, y)
         first = jax.grad(self.__call__)
         slope, curved = jax.jvp(
@@ -49,6 +55,9 @@ class RowDensity:
 
     def mean(self, predictor: Traced, params: PyTree) -> Traced:
         """E[y | u]; of an ordinal response the probabilities of its levels."""
+        if self.link:
+            page, shared = self._page(params)
+            return page.mean(predictor, shared)
         if self.family in ("bernoulli", "binomial"):
             return jax.nn.sigmoid(predictor)
         if self.family == "gaussian":
@@ -57,6 +66,14 @@ class RowDensity:
             below = jax.nn.sigmoid(cut_points(params["cutpoints"]) - predictor[..., None])
             return jnp.diff(below, axis=-1, prepend=0.0, append=1.0)
         return jnp.exp(predictor)
+
+    def _page(self, params: PyTree) -> tuple[Family, dict[str, Traced]]:
+        """The family with this link, and its auxiliary parameters."""
+        if self.family != "ordinal":
+            return rebuilt(self.family, self.link, ()), {}
+        cuts = params["cutpoints"]
+        gaps = {f"log_gap{k}": cuts[k] for k in range(1, len(cuts))}
+        return rebuilt(self.family, self.link, (("gaps", len(gaps)),)), {"cut": cuts[0], **gaps}
 
 
 def cut_points(parameters: Traced) -> Traced:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ornstein.errors import CurvatureError, InputError
 from ornstein.model.mixed.covariance import Covariance
-from ornstein.model.mixed.density import SHAPES, RowDensity, cut_points
+from ornstein.model.mixed.density import SHAPES, cut_points
 from ornstein.model.mixed.gaussian import GaussianMarginal, compressed
 from ornstein.model.mixed.predict import MixedPredict
 from ornstein.model.mixed.priors import LogPrior, MixedPriors
@@ -29,6 +29,9 @@ from ornstein.rows.grouped import GroupedRows
 from ornstein.rows.ragged import Buckets, Ragged
 from ornstein.rows.strata import Strata
 from ornstein.types import Array, PyTree
+
+if TYPE_CHECKING:
+    import pandas
 
 # The fall of log τ between the start of the search and where a component is called zero, and the w
 # from which on a correlation is called one.
@@ -47,6 +50,7 @@ class MixedModel(Model):
         quadrature_error: of the log likelihood, in nats over all groups; 0 for a closed form.
         first: where the search for the mode began.
         strata: how many groups of each size a minibatch has, where these are fixed numbers.
+        frame: of a formula, the rows of the table that it uses.
     """
 
     family: str
@@ -59,6 +63,7 @@ class MixedModel(Model):
     quadrature_error: float
     first: np.ndarray
     strata: Strata | None = None
+    frame: pandas.DataFrame | None = None
 
     @property
     def factors(self) -> tuple[str, ...]:
@@ -120,18 +125,19 @@ class MixedModel(Model):
             name = self.covariance.effects[i]
             if i == j and parameters[place] < start[place] - VANISHED:
                 raise CurvatureError(
-                    f"the standard deviation of {name!r} among groups runs to zero"
+                    f"the standard deviation of {name!r} among groups tends to zero"
                     f" ({np.exp(parameters[place]):.1g}): the groups differ in it no more than"
-                    " chance explains, and under a flat prior the likelihood has no maximum inside."
+                    " chance explains, and under a flat prior the likelihood has no interior"
+                    " maximum."
                     " Drop the effect, or use the default prior (priors=None), under which it stays"
                     " small"
                 )
             if i != j and abs(parameters[place]) > ONE:
                 other = self.covariance.effects[j]
                 raise CurvatureError(
-                    f"the correlation of {other!r} and {name!r} among groups runs to"
+                    f"the correlation of {other!r} and {name!r} among groups tends to"
                     f" {np.sign(parameters[place]):+.0f}: the data do not tell them apart, and"
-                    " under a flat prior the likelihood has no maximum inside. Use the default"
+                    " under a flat prior the likelihood has no interior maximum. Use the default"
                     " prior (priors=None), or uncorrelated effects, (x || g) or correlated=False"
                 )
 
@@ -223,13 +229,13 @@ def mixed_model(
     table, counts, order = rows.sorted_by_group()
     family, covariance, columns = predict.family, predict.covariance, predict.columns
     effects = len(covariance.effects)
-    params, spread = first_guess(table, family, covariance)
+    params, spread = first_guess(table, family, predict.link, covariance)
     marginal: GaussianMarginal | QuadratureMarginal
     if family == "gaussian":
         marginal, data = GaussianMarginal(covariance), _gaussian_data(table, counts)
     else:
         points = FIRST_POINTS.get(effects, 1) if points is None else points
-        marginal = QuadratureMarginal(RowDensity(family), covariance, points)
+        marginal = QuadratureMarginal(predict.density, covariance, points)
         data = ragged_data(table, counts, counts)
     prior, hyper = log_prior_of(table, family, covariance, priors, spread, columns)
     base = MixedModel(
@@ -257,14 +263,17 @@ def mixed_model(
 
 
 def _gaussian_data(table: Rows, counts: Array) -> dict[str, Any]:
+    x, z, weight = table.x, table.z, table.weight
     y = table.y if table.offset is None else table.y - table.offset
-    squeezed, held = compressed(table.x, table.z, y, counts)
-    p = table.x.shape[1]
-    z = None if table.z is None else squeezed[:, p:-1]
+    if weight is not None:  # a row that counts w times is one of √w its length
+        root = np.sqrt(weight)[:, None]
+        x, y, z = root * x, root[:, 0] * y, root if z is None else root * z
+    squeezed, held = compressed(x, z, y, counts)
+    p = x.shape[1]
     # Rows of a triangle have no intercept of ones: its column is kept wherever rows were squeezed.
-    if z is None and np.any(held < counts):
-        z = squeezed[:, p:-1]
-    return ragged_data(Rows(squeezed[:, :p], z, squeezed[:, -1], table.codes), held, counts)
+    kept = None if z is None and np.all(held == counts) else squeezed[:, p:-1]
+    number = counts if weight is None else np.bincount(table.codes, weight)
+    return ragged_data(Rows(squeezed[:, :p], kept, squeezed[:, -1], table.codes), held, number)
 
 
 def log_prior_of(
@@ -285,4 +294,4 @@ def log_prior_of(
         raise InputError(
             f"priors must be None, 'flat' or MixedPriors; got a {type(chosen).__name__}"
         )
-    return LogPrior(family, covariance), chosen.hyperparameters(table.x, table.z, spread, columns)
+    return LogPrior(family, covariance), chosen.hyperparameters(table, spread, columns)

@@ -8,12 +8,24 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from ornstein.checks import require_finite
 from ornstein.errors import InputError
 from ornstein.model import tables
+from ornstein.model.families.table import family_of
 from ornstein.model.mixed.covariance import Covariance
 from ornstein.model.mixed.density import FAMILIES, RowDensity
 from ornstein.model.parameters import Layout
 from ornstein.types import Array, Meta, PyTree, Traced
+
+
+def later_link(family: str, link: str | None) -> str:
+    """The link of a family, checked; empty for its first.
+
+    >>> later_link("bernoulli", "probit"), later_link("bernoulli", "logit")
+    ('probit', '')
+    """
+    law = family_of(family, link or None)
+    return "" if law.link == law.links[0] else law.link
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +57,7 @@ class MixedPredict:
         intercept: whether a column of ones is added to what is given.
         factors: what groups the rows, by name, and how many effects each has; their effects are
             one after the other in the covariance.
+        link: empty for the family's first.
     """
 
     family: str
@@ -52,6 +65,7 @@ class MixedPredict:
     columns: tuple[str, ...]
     intercept: bool
     factors: tuple[tuple[str, int], ...]
+    link: str = ""
 
     def __call__(self, params: PyTree, x: Traced) -> Traced:
         return self.mean(self.fixed_part(params, x), params)
@@ -67,7 +81,12 @@ class MixedPredict:
 
     def mean(self, predictor: Traced, params: PyTree) -> Traced:
         """E[y | u]."""
-        return RowDensity(self.family).mean(predictor, params)
+        return self.density.mean(predictor, params)
+
+    @property
+    def density(self) -> RowDensity:
+        """log p(y | u) of a row."""
+        return RowDensity(self.family, self.link)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -87,24 +106,28 @@ class MixedPredict:
         )
 
     def new_rows(self, inputs: Any) -> NewGroupRows:
-        """X, Z (ones for a random intercept) and labels, from X or a dict of these."""
+        """X, Z (ones for a random intercept), labels and offset, from X or a dict of these."""
         given = inputs if isinstance(inputs, dict) else {"X": inputs}
-        if "X" not in given or set(given) - {"X", "Z", "groups"}:
+        if "X" not in given or set(given) - {"X", "Z", "groups", "offset"}:
             raise InputError(
-                "give the rows to predict as X, or as a dict with 'X', 'groups' and 'Z'"
+                "give the rows to predict as X, or as a dict with 'X', 'groups', 'Z' and 'offset'"
             )
-        x = np.asarray(tables.features(given["X"])[0], dtype=float)
+        tables.require_one_index(given.items())
+        x = _columns(given["X"], self.columns[: len(self.columns) - self.intercept], "X")
         effects = len(self.covariance.effects)
         if "Z" in given:
-            z = np.asarray(tables.features(given["Z"])[0], dtype=float)
+            z = _columns(given["Z"], self.covariance.effects, "Z")
         else:
             z = np.ones((len(x), 1))
         if z.shape != (len(x), effects):
             raise InputError(f"predict needs Z of shape {(len(x), effects)}; it has {z.shape}")
-        labels = np.asarray(given["groups"]) if "groups" in given else None
+        labels = tables.labels(given["groups"], "groups") if "groups" in given else None
         if labels is not None and labels.shape != (len(x),):
             raise InputError(f"X has {len(x)} rows but groups has shape {labels.shape}")
-        return NewGroupRows(x, z, (labels,))
+        offset = tables.numbers(given["offset"], "offset") if "offset" in given else None
+        if offset is not None and offset.shape != (len(x),):
+            raise InputError(f"X has {len(x)} rows but offset has shape {offset.shape}")
+        return NewGroupRows(x, z, (labels,), offset)
 
     def to_json(self) -> dict[str, Any]:
         """As plain values, for a file."""
@@ -115,6 +138,7 @@ class MixedPredict:
             "columns": list(self.columns),
             "intercept": self.intercept,
             "factors": [list(factor) for factor in self.factors],
+            "link": self.link,
         }
 
     @classmethod
@@ -133,4 +157,18 @@ class MixedPredict:
         whole = sum(covariance.blocks) == count == sum(size for _, size in factors)
         if meta["family"] not in FAMILIES or not fits or not whole:
             raise ValueError("a mixed model that does not fit its parameters")
-        return cls(meta["family"], covariance, columns, bool(meta["intercept"]), factors)
+        link = later_link(meta["family"], meta.get("link"))
+        return cls(meta["family"], covariance, columns, bool(meta["intercept"]), factors, link)
+
+
+def _columns(table: Any, names: tuple[str, ...], what: str) -> Array:
+    """The matrix of some rows; the columns of a frame are found by name, where the fit's had
+    names.
+    """
+    matrix, given = tables.features(table, what)
+    found = np.asarray(matrix.toarray() if tables.is_sparse(matrix) else matrix, dtype=float)
+    numbered = {tables.numbered(len(names)), tuple(f"z{place}" for place in range(len(names)))}
+    if tables.is_frame(table) and (names not in numbered or set(given) == set(names)):
+        found = found[:, tables.places_of(given, names)]
+    require_finite(what, found, given)
+    return found

@@ -13,6 +13,11 @@ def rows_that_count(group: PyTree) -> Traced:
     return jnp.arange(group["x"].shape[0]) < group["held"]
 
 
+def row_weights(group: PyTree) -> Traced | float:
+    """How often each row counts."""
+    return group.get("weight", 1.0)
+
+
 def fixed_part(params: PyTree, group: PyTree) -> Traced:
     """Xβ and the offset, if there is one."""
     fixed = group["x"] @ params["coef"]

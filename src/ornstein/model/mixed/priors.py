@@ -13,6 +13,7 @@ from ornstein.checks import as_numbers, brief, is_number
 from ornstein.errors import InputError
 from ornstein.model.mixed.covariance import Covariance
 from ornstein.model.mixed.density import SHAPES
+from ornstein.model.mixed.table import Rows
 from ornstein.types import Array, PyTree, Traced
 
 WIDTH = 2.5  # prior standard deviations, in units of the response's spread over a column's
@@ -49,32 +50,32 @@ class MixedPriors:
                 raise InputError(f"{name} must be a positive number; got {brief(value)}")
 
     def hyperparameters(
-        self, x: Array, z: Array | None, spread: float, columns: tuple[str, ...]
+        self, table: Rows, spread: float, columns: tuple[str, ...]
     ) -> dict[str, Array]:
-        """The priors' numbers for these columns, where the response varies by `spread`."""
-        effects = np.ones((1, 1)) if z is None else z
+        """The priors' numbers for these rows, where the response varies by `spread`."""
+        effects = np.ones((len(table.x), 1)) if table.z is None else table.z
         scales = _positive("effect_scale", self.effect_scale, effects.shape[1])
         if scales is None:
-            size = effects.std(axis=0)
+            size = table.deviations(effects)
             size = np.where(size > 0.0, size, np.sqrt(np.mean(effects**2, axis=0)))
             scales = WIDTH * spread / size
         return {
-            "coef_precision": 1.0 / self._deviations(x, spread, columns) ** 2,
+            "coef_precision": 1.0 / self._deviations(table, spread, columns) ** 2,
             "effect_scale": scales,
             "freedom": np.asarray(float(self.freedom)),
             "concentration": np.asarray(float(self.concentration)),
         }
 
-    def _deviations(self, x: Array, spread: float, columns: tuple[str, ...]) -> Array:
+    def _deviations(self, table: Rows, spread: float, columns: tuple[str, ...]) -> Array:
         """Of the coefficients' priors."""
-        sd = x.std(axis=0)
+        sd = table.deviations(table.x)
         usual = np.where(sd > 0.0, WIDTH * spread / np.where(sd > 0.0, sd, 1.0), np.inf)
         if not isinstance(self.coef_sd, Mapping):
-            given = _positive("coef_sd", self.coef_sd, x.shape[1])
+            given = _positive("coef_sd", self.coef_sd, len(sd))
             return usual if given is None else given
         for name, value in self.coef_sd.items():
             if name not in columns:
-                raise InputError(f"coef_sd names {brief(name)}, which is no column of X")
+                raise InputError(f"coef_sd names {brief(name)}, which is not a column of X")
             one = _positive(f"coef_sd of {name!r}", value, 1)
             assert one is not None
             usual[columns.index(name)] = one[0]

@@ -24,7 +24,12 @@ from jax import lax
 
 from ornstein.model.mixed.covariance import Covariance
 from ornstein.model.mixed.density import RowDensity
-from ornstein.model.mixed.predictor import effect_columns, fixed_part, rows_that_count
+from ornstein.model.mixed.predictor import (
+    effect_columns,
+    fixed_part,
+    row_weights,
+    rows_that_count,
+)
 from ornstein.model.mixed.small import backward, cholesky, half_log_determinant, solve
 from ornstein.types import PyTree, Traced
 
@@ -63,19 +68,10 @@ class QuadratureMarginal:
         """The same with another rule."""
         return replace(self, points=points)
 
-    def effects(self, params: PyTree, group: PyTree) -> tuple[Traced, Traced]:
-        """ẑ and the Cholesky factor of −∇²h there, as arrays."""
-        joint = Joint.of(self, params, group)
-        mode = joint.mode()
-        factor = cholesky(joint.slopes(mode)[1])
-        zero = jnp.zeros_like(mode[0])
-        rows = [jnp.stack([*row, *[zero] * (len(mode) - len(row))]) for row in factor]
-        return jnp.stack(mode), jnp.stack(rows)
-
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["params", "fixed", "columns", "y", "counts"],
+    data_fields=["params", "fixed", "columns", "y", "weights", "counts"],
     meta_fields=["density"],
 )
 @dataclass(frozen=True)
@@ -87,6 +83,7 @@ class Joint:
     fixed: Traced
     columns: list[Traced]
     y: Traced
+    weights: Traced | float
     counts: Traced
 
     @classmethod
@@ -98,6 +95,7 @@ class Joint:
             fixed_part(params, group),
             columns,
             group["y"],
+            row_weights(group),
             rows_that_count(group),
         )
 
@@ -105,14 +103,16 @@ class Joint:
         """h(z)."""
         rows = jax.vmap(self.density, (0, 0, None))(self._predictor(z), self.y, self.params)
         prior = sum(-0.5 * entry**2 - 0.5 * np.log(2.0 * np.pi) for entry in z)
-        return jnp.sum(jnp.where(self.counts, rows, 0.0)) + prior
+        return jnp.sum(jnp.where(self.counts, self.weights * rows, 0.0)) + prior
 
     def slopes(self, z: list[Traced]) -> tuple[list[Traced], list[list[Traced]]]:
         """∇h and −∇²h at z."""
         slope, curved = jax.vmap(self.density.slopes, (0, 0, None))(
             self._predictor(z), self.y, self.params
         )
-        slope, curved = jnp.where(self.counts, slope, 0.0), jnp.where(self.counts, curved, 0.0)
+        slope, curved = (
+            jnp.where(self.counts, self.weights * part, 0.0) for part in (slope, curved)
+        )
         gradient = [
             jnp.sum(column * slope) - entry for column, entry in zip(self.columns, z, strict=True)
         ]

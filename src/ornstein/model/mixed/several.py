@@ -27,7 +27,12 @@ from jax import lax
 
 from ornstein.model.mixed.covariance import Covariance
 from ornstein.model.mixed.density import RowDensity
-from ornstein.model.mixed.predictor import effect_columns, fixed_part, rows_that_count
+from ornstein.model.mixed.predictor import (
+    effect_columns,
+    fixed_part,
+    row_weights,
+    rows_that_count,
+)
 from ornstein.model.mixed.small import backward, cholesky, forward
 from ornstein.types import PyTree, Traced
 
@@ -136,7 +141,7 @@ class Factor:
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["params", "fixed", "columns", "levels", "y", "counts"],
+    data_fields=["params", "fixed", "columns", "levels", "y", "weights", "counts"],
     meta_fields=["marginal"],
 )
 @dataclass(frozen=True)
@@ -149,6 +154,7 @@ class Joint:
     columns: list[Traced]
     levels: Traced
     y: Traced
+    weights: Traced | float
     counts: Traced
 
     @classmethod
@@ -162,6 +168,7 @@ class Joint:
             [jnp.where(counts, column, 0.0) for column in columns],
             example["level"],
             example["y"],
+            row_weights(example),
             counts,
         )
 
@@ -195,7 +202,7 @@ class Joint:
             self._predictor(z), self.y, self.params
         )
         prior = sum(jnp.sum(entry**2) for entry in (*z[0], z[1]))
-        return jnp.sum(jnp.where(self.counts, rows, 0.0)) - 0.5 * prior
+        return jnp.sum(jnp.where(self.counts, self.weights * rows, 0.0)) - 0.5 * prior
 
     def mode(self) -> tuple[Effects, Factor]:
         """ẑ, and the factor of H there."""
@@ -243,7 +250,9 @@ class Joint:
         slope, curved = jax.vmap(self.marginal.density.slopes, (0, 0, None))(
             self._predictor(z), self.y, self.params
         )
-        slope, curved = jnp.where(self.counts, slope, 0.0), jnp.where(self.counts, curved, 0.0)
+        slope, curved = (
+            jnp.where(self.counts, self.weights * part, 0.0) for part in (slope, curved)
+        )
         own, groups = self.own
         per_group = _summed((self.inner_groups,), groups)
         per_other = partial(_summed, (self.marginal.grouping.others,))

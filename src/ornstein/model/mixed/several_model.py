@@ -15,7 +15,6 @@ from scipy.sparse.csgraph import connected_components
 
 from ornstein.checks import require_memory
 from ornstein.errors import InputError
-from ornstein.model.mixed.density import RowDensity
 from ornstein.model.mixed.model import MixedModel, log_prior_of
 from ornstein.model.mixed.predict import MixedPredict
 from ornstein.model.mixed.priors import MixedPriors
@@ -87,9 +86,9 @@ def several_model(
         tuple(int(np.bincount(belongs).max()) for belongs in examples.of_level),
         int(np.argmax(counts)),
     )
-    params, spread = first_guess(table, predict.family, predict.covariance)
+    params, spread = first_guess(table, predict.family, predict.link, predict.covariance)
     _require_small(grouping, predict, sum(np.size(value) for value in params.values()))
-    marginal = SeveralMarginal(RowDensity(predict.family), predict.covariance, grouping)
+    marginal = SeveralMarginal(predict.density, predict.covariance, grouping)
     data = ragged_data(table, sizes, sizes)
     own = (predict.family, predict.covariance)
     prior, hyper = log_prior_of(table, *own, priors, spread, predict.columns)

@@ -19,6 +19,7 @@ class Rows:
         x: columns of the fixed effects; z: of those that vary (None is the intercept alone).
         codes: the group of each row, one column for each factor where there are several.
         level: where examples hold several groups, which of them, by factor.
+        weight: how often each row counts; None is once.
     """
 
     x: Array
@@ -27,6 +28,15 @@ class Rows:
     codes: Array
     offset: Array | None = None
     level: Array | None = None
+    weight: Array | None = None
+
+    def deviations(self, values: Array) -> Array:
+        """Standard deviations of columns; 0 where it is rounding alone."""
+        if self.weight is None:
+            return np.asarray(values.std(axis=0))
+        mean = np.average(values, axis=0, weights=self.weight)
+        found = np.sqrt(np.average((values - mean) ** 2, axis=0, weights=self.weight))
+        return np.where(found > 1e-12 * np.abs(mean), found, 0.0)
 
     def sorted_by_group(self) -> tuple[Rows, Array, Array]:
         """The rows group by group, groups in order of size; the sizes, and which group is where."""
@@ -36,10 +46,10 @@ class Rows:
         place[order] = np.arange(len(order))
         ranked = place[self.codes]
         rows = np.argsort(ranked, kind="stable")
-        optional = (self.z, self.offset, self.level)
-        z, offset, level = (None if part is None else part[rows] for part in optional)
-        table = Rows(self.x[rows], z, self.y[rows], ranked[rows], offset, level)
-        return table, counts[order], order
+        optional = (self.offset, self.level, self.weight)
+        rest = (None if part is None else part[rows] for part in optional)
+        z = None if self.z is None else self.z[rows]
+        return Rows(self.x[rows], z, self.y[rows], ranked[rows], *rest), counts[order], order
 
 
 def ragged_data(table: Rows, held: Array, counts: Array) -> dict[str, Any]:
@@ -53,4 +63,6 @@ def ragged_data(table: Rows, held: Array, counts: Array) -> dict[str, Any]:
         data["offset"] = first.with_values(table.offset)
     if table.level is not None:
         data["level"] = first.with_values(table.level)
+    if table.weight is not None:
+        data["weight"] = first.with_values(table.weight)
     return data | {"held": held.astype(np.int32), "count": counts.astype(float)}
