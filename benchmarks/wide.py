@@ -28,7 +28,7 @@ import ornstein as orn
 from ornstein.posterior.statistics import effective_sample_size
 
 RESULTS = Path(__file__).parent / "results"
-PARAMETERS, PROBABILITIES, WARM_UP = 50, 200, 40
+PARAMETERS, PROBABILITIES, WARM_UP = 50, 200, 20
 
 
 def zipf(rows: int, columns: int, per_row: int = 40, seed: int = 0) -> orn.Model:

@@ -283,8 +283,8 @@ def wide_chains(subject: Subject) -> Finding:
         sentence = (
             f"{count} draws, independent of each other (wanted: {thresholds.EFFECTIVE_DRAWS:.0f})"
         )
-        remedy = "take more draws: draws=…"
         bound = thresholds.EFFECTIVE_DRAWS
+        remedy = f"take more draws: draws={int(np.ceil(bound / draws.shape[0]))}"
         return Finding(CHAINS, few, float(count), bound, sentence, remedy)
     if subject.no_chains:
         return skipped(CHAINS, subject.no_chains)
