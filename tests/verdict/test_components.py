@@ -51,7 +51,9 @@ def test_a_component_whose_draws_reach_zero_is_named():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["gaussian", "bernoulli"])
+@pytest.mark.parametrize(
+    "family", ["gaussian", pytest.param("bernoulli", marks=pytest.mark.nightly)]
+)
 def test_groups_that_do_not_differ_are_fitted_and_said(family):
     x, y, labels = alike(150, 5)
     y = y if family == "gaussian" else (y > 0.0).astype(float)
