@@ -5,8 +5,9 @@ MathML while the pages are built, and nothing is loaded from elsewhere.
 from __future__ import annotations
 
 import ast
+import json
 import re
-from html import unescape
+from html import escape, unescape
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from ornstein.samplers import PUBLIC
 
 # The theme takes this from another server, so that search works in pages opened from a file.
 FOREIGN = re.compile(r'(<script src=")https://unpkg\.com/iframe-worker/shim(")')
+WORDLESS = "No description has been provided for this image"  # what notebooks put
 MARKER = "<!-- samplers -->"
 EXAMPLES_MARKER = "<!-- examples -->"
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -71,7 +73,31 @@ def on_page_content(html: str, **_: Any) -> str:
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:
     """What MkDocs calls with each page as it will be written."""
-    return with_own_worker(output, page.file.url.count("/"))
+    source = Path(page.file.abs_src_path)
+    words = words_of_pictures(source) if source.suffix == ".ipynb" else []
+    return with_own_worker(with_words(output, words), page.file.url.count("/"))
+
+
+def words_of_pictures(notebook: Path) -> list[str]:
+    """What the cells with pictures say of them ("alt" in their metadata), a picture each."""
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    return [
+        cell["metadata"].get("alt", WORDLESS)
+        for cell in cells
+        for output in cell.get("outputs", [])
+        if "image/png" in output.get("data", {})
+    ]
+
+
+def with_words(html: str, words: list[str]) -> str:
+    """The page with words for the pictures that have none, in their order.
+
+    >>> with_words(f'<img alt="{WORDLESS}"><img alt="{WORDLESS}">', ["one", "two"])
+    '<img alt="one"><img alt="two">'
+    """
+    for one in words:
+        html = html.replace(f'alt="{WORDLESS}"', f'alt="{escape(one)}"', 1)
+    return html
 
 
 def on_post_template(output: str, **_: Any) -> str:
