@@ -19,9 +19,9 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8
 
 def empty_figure(width: float, height: float) -> Figure:
     """A figure without panels."""
-    from matplotlib.figure import Figure
+    from ornstein.posterior.picture import Picture
 
-    return Figure(figsize=(width, height), layout="constrained")
+    return Picture(figsize=(width, height), layout="constrained")
 
 
 def single_axes(width: float, height: float) -> tuple[Figure, Axes]:
