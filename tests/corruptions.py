@@ -500,7 +500,7 @@ CORRUPTIONS: dict[str, tuple[tuple[str, ...], st.SearchStrategy[Given]]] = {
                 sound(family),
                 target=pd.Series(sound(family).target),
                 groups=pd.Series(GROUPS, index=range(ROWS)[::-1]),
-                words=("groups", "another order"),
+                words=("groups", "same order"),
             ),
             FAMILIES,
         ),

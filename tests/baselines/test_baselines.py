@@ -434,7 +434,7 @@ def test_shortfall_by_movement(monkeypatch, model, exact):
     """
     monkeypatch.setattr(bbvi_module, "_hessian_in_reach", lambda model: False)
     posterior = orn.bbvi(model, tolerance=0.002)
-    assert "moved by" in posterior.settings["convergence"] and posterior.settings["converged"]
+    assert "moved between" in posterior.settings["convergence"] and posterior.settings["converged"]
     found = Gaussian(posterior.mean, posterior.covariance)
     # Both windows' errors are in the movement, so the last one's error is below it on average.
     assert kl(found, exact) - kl(mean_field_optimum(exact), exact) <= 0.002 * DIMENSION

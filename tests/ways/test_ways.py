@@ -333,7 +333,7 @@ def test_a_checkpoint_goes_on_through_the_ways(gaussian, tmp_path):
     resumed = orn.resume(tmp_path / "run", gaussian, progress=False)
     np.testing.assert_array_equal(resumed.draws, whole.draws)
     assert resumed.history[0].way == whole.history[0].way
-    with pytest.raises(orn.InputError, match="of another run"):
+    with pytest.raises(orn.InputError, match="belongs to another run"):
         orn.resume(tmp_path / "run", gaussian.with_hyperparameters(prior_precision=2.0))
 
 

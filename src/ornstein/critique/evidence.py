@@ -94,6 +94,13 @@ class Evidence:
         return np.stack([1.0 - found, found], axis=2) if found.ndim == 2 else found
 
     @cached_property
+    def mean_probabilities(self) -> Array:
+        """Of labels over the posterior: (rows,), or with the classes as a second axis."""
+        return np.concatenate(
+            [block.mean(axis=0) for block in self._rows_at(self._draws).blocks()], axis=0
+        )
+
+    @cached_property
     def along_prediction(self) -> list[tuple[Array, Array]]:
         """What curves along the prediction are sought in, and the prediction: of labels at single
         draws, else at the mean.

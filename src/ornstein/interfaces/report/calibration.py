@@ -53,7 +53,7 @@ def calibrate(posterior: Posterior, model: GLM, seed: int = 0) -> Calibration:
     """On the rows that a critique looks at."""
     evidence = Evidence.of(posterior, model, seed)
     if model.likelihood.law.labels:
-        return _classes(evidence.probabilities, evidence.y.astype(int))
+        return _classes(evidence.mean_probabilities, evidence.y.astype(int))
     return _numbers(evidence.transforms)
 
 
