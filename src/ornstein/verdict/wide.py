@@ -187,9 +187,11 @@ def _moved(
     changes. A few of the draws find the number of kicks, and start again.
     """
     pilots = start.part(slice(None, None, -(-len(start.z) // PILOTS)))
-    _, kicks, _ = tuned(target, pilots, ACCEPTED, MOST_KICKS, 2, generator, quarters, few)
+    _, kicks, share = tuned(target, pilots, ACCEPTED, MOST_KICKS, 2, generator, quarters, few)
+    # Draws that the most kicks hardly move are far off, which one trajectory shows.
+    fewest, most = (ROUNDS, MOST_ROUNDS) if share >= ACCEPTED else (1, 1)
     states, shares, drifting = start, list[float](), True
-    while len(shares) < (MOST_ROUNDS if drifting else ROUNDS):
+    while len(shares) < (most if drifting else fewest):
         before = states.energy
         states, chance = _trajectories(target, states, kicks, generator, quarters)
         shares.append(float(chance.mean()))
