@@ -95,6 +95,19 @@ def test_every_kind_of_file_survives_a_limit_on_its_size(tmp_path):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+ANNOUNCED = """
+import numpy as np
+from ornstein.posterior.arviz import inference_data
+inference_data({"x": np.zeros((1, 4))}, {})
+"""
+
+
+def test_the_first_file_of_a_day_announces_nothing_of_another_library(tmp_path, monkeypatch):
+    """ArviZ 0.23 keeps in the user's cache on which day it last announced its successor."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert finished(child(ANNOUNCED)) == (0, "", "")
+
+
 WRITER = """
 import sys
 from pathlib import Path

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 from ornstein.types import Array
@@ -16,8 +18,7 @@ def inference_data(
     others: Mapping[str, dict[str, Array]] | None = None,
 ) -> Any:
     """An InferenceData (0.x) or DataTree (1.x) with a posterior group, and others by name."""
-    import arviz
-
+    arviz = _imported()
     more: dict[str, Any] = dict(others or {})
 
     attributes = {_storable(name): _storable(value) for name, value in attributes.items()}
@@ -30,6 +31,14 @@ def inference_data(
     return arviz.from_dict(
         posterior=posterior, posterior_attrs=attributes, coords=coords, dims=dims, **more
     )
+
+
+def _imported() -> ModuleType:
+    """ArviZ, without what 0.23 announces of its successor at its first import of a day."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"\s*ArviZ is undergoing a major refactor", FutureWarning)
+        import arviz
+    return arviz
 
 
 def netcdf_bytes(data: Any) -> bytes:
