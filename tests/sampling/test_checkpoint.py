@@ -516,12 +516,12 @@ def test_killed_three_times(model, tmp_path):
 def test_killed_inside_the_write(moment, model, tmp_path):
     folder = tmp_path / "run"
     for at in (1, 3, 7):
-        process = child(400, folder, moment, at if moment != "while writing" else 45 * at)
+        process = child(2_000, folder, moment, at if moment != "while writing" else 45 * at)
         process.communicate(timeout=300)
         assert process.returncode == -signal.SIGKILL
         if at > 1 or moment == "after rename":
             kept_draws(folder)
-    finish(folder, model, 400)
+    finish(folder, model, 2_000)
 
 
 @pytest.mark.slow
