@@ -12,6 +12,7 @@ import pytest
 from adversaries import posterior_of
 
 import ornstein as orn
+from ornstein.curvature.derivatives import derivatives_of
 from ornstein.verdict import sampled_rows
 from ornstein.verdict.density import Density
 from ornstein.verdict.subject import Subject
@@ -123,3 +124,18 @@ def test_any_model_of_rows_will_do():
     assert close.rows
     difference = close.density.values(draws[:20]) - Density(model).values(draws[:20])
     assert np.abs(difference).max() < 0.1
+
+
+def test_groups_bring_their_own_rows_into_the_sample():
+    """Two halves of the groups make up the whole, whatever the sizes of the groups."""
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(60), rng.integers(1, 40, size=60))
+    X = rng.normal(size=(groups.size, 2))
+    y = X @ [1.0, -0.5] + rng.normal(size=60)[groups] + rng.normal(size=groups.size)
+    model = orn.glmm(X, y, groups)
+    theta = model.init + 0.1 * rng.normal(size=model.dim)
+    parts = [sampled_rows._of_rows(model, np.arange(60)[start::2]) for start in (0, 1)]
+    halves = [part.value_and_gradient(theta) for part in parts]
+    whole = derivatives_of(model).value_and_gradient(theta)
+    for half, other, both in zip(*halves, whole, strict=True):
+        np.testing.assert_allclose((half + other) / 2.0, both, rtol=1e-9, atol=1e-9)

@@ -39,6 +39,17 @@ class Buckets:
         firsts = np.searchsorted(counts, [0, *[length + 1 for length in lengths[:-1]]])
         return cls(tuple(lengths), tuple(int(first) for first in firsts), len(counts))
 
+    def part(self, groups: Array) -> Buckets:
+        """Those of some of the groups, in ascending order; empty ones are left out.
+
+        >>> Buckets((1, 3, 9), (0, 2, 4), 6).part(np.array([1, 4, 5]))
+        Buckets(lengths=(1, 9), firsts=(0, 1), groups=3)
+        """
+        firsts, stops = np.searchsorted(groups, self.firsts), np.searchsorted(groups, self.stops)
+        kept = np.flatnonzero(stops > firsts)
+        lengths = tuple(self.lengths[place] for place in kept)
+        return Buckets(lengths, tuple(int(firsts[place]) for place in kept), len(groups))
+
     @property
     def padded(self) -> int:
         """Rows of all groups, filled up."""
@@ -134,6 +145,11 @@ class Ragged:
         longest = int(counts.max()) if len(counts) else 1
         length = min(length for length in self.buckets.lengths if length >= longest)
         return self.values[row_places(starts, counts, length)]
+
+    def part(self, groups: Array) -> Ragged:
+        """Some of the groups, in ascending order."""
+        buckets = self.buckets.part(groups)
+        return Ragged(self.values, self.starts[groups], self.counts[groups], buckets)
 
     def with_values(self, values: Array) -> Ragged:
         """Other numbers for the same rows."""

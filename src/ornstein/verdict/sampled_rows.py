@@ -22,6 +22,7 @@ from ornstein.curvature.closed_form import ClosedForm
 from ornstein.curvature.curvature import Curvature
 from ornstein.curvature.derivatives import BatchedDerivatives, derivatives_of
 from ornstein.model.model import Model
+from ornstein.rows.ragged import Ragged
 from ornstein.types import Array
 from ornstein.verdict.coordinates import Coordinates
 from ornstein.verdict.density import Density
@@ -118,5 +119,8 @@ def _of_rows(model: Model, rows: Array) -> BatchedDerivatives | None:
         return whole.part(rows)
     if not isinstance(whole, Autodiff):
         return None
-    data = jax.tree.map(lambda leaf: np.asarray(leaf[rows]), model.data)
+    data = jax.tree.map(
+        lambda leaf: leaf.part(rows) if isinstance(leaf, Ragged) else np.asarray(leaf[rows]),
+        model.data,
+    )
     return Autodiff(model.replace(data=data, n_data=len(rows)))

@@ -200,7 +200,7 @@ def judge(
         known_modes = tuple(mode.theta for mode in modes)
     if known_modes is not None and there is not None:
         known_modes = tuple(there.original(mode) for mode in known_modes)
-    passes = subject.passes_taken
+    passes = _tried(lambda: subject.passes_taken) or 0.0
     return Judgement(verdict, known_modes, passes, max(passes, subject.set_aside))
 
 
