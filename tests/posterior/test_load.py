@@ -11,33 +11,10 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import logistic_data, regression_data
+from helpers import regression_data
+from small_fits import fit
 
 import ornstein as orn
-
-FAMILIES = ("gaussian", "bernoulli")
-SAMPLERS = ("full", "diagonal", "scalar")
-
-
-def fit(number):
-    """One of several small fits, told apart by their number; what is compared are all its draws."""
-    family = FAMILIES[number % 2]
-    X, y = (
-        regression_data(80, 2, seed=number)
-        if family == "gaussian"
-        else logistic_data(80, 2, seed=number)
-    )
-    sampler = orn.ConstantSGD(SAMPLERS[number % 3])
-    options = {
-        "draws": 10,
-        "chains": 2,
-        "thin": 5,
-        "warmup": 20,
-        "batch_size": 8,
-        "seed": number,
-        "progress": False,
-    }
-    return orn.sample(orn.glm(X, y, family=family, prior_precision=1.0), sampler, **options).draws
 
 
 def at_once(count, workers):
