@@ -34,6 +34,8 @@ from ornstein.types import Meta, PyTree
 FORMAT = "ornstein-posterior-1"
 MAPS = ("to_original", "to_working")  # of the coordinates of a run
 _CURVATURE_ARRAYS = ("mode", "hessian", "noise", "prior_hessian")
+# Settings that are computed with.
+COUNTED = ("thin", "steps", "states", "passes", "batch_size", "moment_spacing", "effective_draws")
 
 
 def save_posterior(posterior: Posterior, path: Path) -> Path:
@@ -172,6 +174,11 @@ def _require_consistent(posterior: Posterior) -> Posterior:
         )
     if not np.all(np.isfinite(posterior.draws)) or not isinstance(posterior.settings, dict):
         raise ValueError("draws that are not finite, or settings that are not a table")
+    for name in COUNTED:
+        if isinstance(posterior.settings.get(name), dict | list | str):
+            raise ValueError(f"{name!r} is no number")
+    if posterior.dynamics is not None and "thin" not in posterior.settings:
+        raise ValueError("a chain without its thinning")
     if not all(isinstance(name, str) for name in posterior.names):
         raise ValueError("names that are no text")
     for name, values in (posterior.constrained or {}).items():
