@@ -176,7 +176,7 @@ def _require_consistent(posterior: Posterior) -> Posterior:
         raise ValueError("draws that are not finite, or settings that are not a table")
     for name in COUNTED:
         if isinstance(posterior.settings.get(name), dict | list | str):
-            raise ValueError(f"{name!r} is no number")
+            raise ValueError(f"{name!r} is not a number")
     if posterior.dynamics is not None and "thin" not in posterior.settings:
         raise ValueError("a chain without its thinning")
     if not all(isinstance(name, str) for name in posterior.names):
